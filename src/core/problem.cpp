@@ -1,0 +1,378 @@
+#include "core/problem.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "qattn/error.hpp"
+
+namespace qattn::core {
+namespace {
+
+// Tokens, heads and batch entries are counted in 32 bits inside kernels.
+constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxHeadDim = 256;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::invalid_argument, message);
+}
+
+std::string to_text(const Shape& s) {
+  return "(" + std::to_string(s.batch) + ", " + std::to_string(s.seq) + ", " +
+         std::to_string(s.heads) + ", " + std::to_string(s.head_dim) + ")";
+}
+
+void check_extents(const std::string& name, const Shape& shape) {
+  for (const std::int64_t extent : {shape.batch, shape.seq, shape.heads, shape.head_dim}) {
+    if (extent < 0 || extent > kMaxExtent) {
+      refuse(name + ".shape is " + to_text(shape) + " (allowed: extents from 0 to 2147483647)");
+    }
+  }
+}
+
+// A dimension of a tensor: its extent and the stride that the view gives.
+struct Dimension {
+  const char* name;
+  std::int64_t extent;
+  std::int64_t stride;
+};
+
+// Strides for the kernels: those of dimensions with one entry replaced by contiguous ones, the rest
+// checked. `span` receives the distance from the first to one past the last element.
+Strides normalise_strides(const std::string& name, const Shape& shape, const Strides& strides,
+                          std::int64_t element_bytes, std::int64_t* span) {
+  std::array<Dimension, 3> dimensions = {{{"heads", shape.heads, strides.heads},
+                                          {"seq", shape.seq, strides.seq},
+                                          {"batch", shape.batch, strides.batch}}};
+  std::int64_t inner = shape.head_dim;  // elements spanned by the dimensions inside this one
+  const bool empty = shape.batch == 0 || shape.seq == 0 || shape.heads == 0;
+  for (Dimension& d : dimensions) {
+    if (d.extent <= 1 || empty) {
+      d.stride = inner;
+      continue;
+    }
+    if (d.stride <= 0) {
+      refuse(name + ".strides." + d.name + " is " + std::to_string(d.stride) +
+             " for a dimension of " + std::to_string(d.extent) +
+             " entries (allowed: positive strides; a product of extents must fit 63 bits)");
+    }
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(d.stride, d.extent - 1, &reach) ||
+        __builtin_add_overflow(inner, reach, &inner) ||
+        inner > std::numeric_limits<std::int64_t>::max() / element_bytes) {
+      refuse(name + ".strides." + d.name + " is " + std::to_string(d.stride) + " for " +
+             std::to_string(d.extent) +
+             " entries (allowed: a tensor that spans less than 2^63 bytes)");
+    }
+  }
+  *span = empty ? 0 : inner;
+  return {dimensions[2].stride, dimensions[1].stride, dimensions[0].stride};
+}
+
+// Distinct entries of an output must not share memory: sorted by stride, each dimension must step
+// over everything inside it.
+void check_output_strides(const Shape& shape, const Strides& strides) {
+  std::array<Dimension, 3> dimensions = {{{"heads", shape.heads, strides.heads},
+                                          {"seq", shape.seq, strides.seq},
+                                          {"batch", shape.batch, strides.batch}}};
+  std::sort(dimensions.begin(), dimensions.end(), [](const Dimension& a, const Dimension& b) {
+    return a.stride != b.stride ? a.stride < b.stride : a.extent < b.extent;
+  });
+  std::int64_t inner = shape.head_dim;
+  for (const Dimension& d : dimensions) {
+    if (d.extent <= 1) continue;
+    if (d.stride < inner) {
+      refuse(std::string("out.strides.") + d.name + " is " + std::to_string(d.stride) +
+             " (allowed: at least " + std::to_string(inner) +
+             ", so that no two entries share memory)");
+    }
+    inner = d.stride * (d.extent - 1) + inner;
+  }
+}
+
+// A range of bytes that an argument occupies.
+struct Range {
+  const char* name;
+  const void* data;
+  std::int64_t bytes;
+};
+
+bool overlap(const Range& a, const Range& b) {
+  if (a.bytes == 0 || b.bytes == 0 || a.data == nullptr || b.data == nullptr) return false;
+  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto b_begin = reinterpret_cast<std::uintptr_t>(b.data);
+  return a_begin < b_begin + static_cast<std::uintptr_t>(b.bytes) &&
+         b_begin < a_begin + static_cast<std::uintptr_t>(a.bytes);
+}
+
+// Entries that a scale array holds for a tensor, for the overlap test.
+std::int64_t scale_entries(const Scale& scale, const Shape& shape) {
+  switch (scale.granularity) {
+    case Scale::Granularity::per_tensor:
+      return 1;
+    case Scale::Granularity::per_head:
+      return shape.heads;
+    case Scale::Granularity::per_batch_head:
+      return shape.batch * shape.heads;
+    default:
+      return shape.heads;  // no kernel implements the finer ones yet: refused before it matters
+  }
+}
+
+ExtraSet input_extras(const Int8Tensor& tensor) {
+  ExtraSet extras;
+  switch (tensor.scale.granularity) {
+    case Scale::Granularity::per_head:
+      break;
+    case Scale::Granularity::per_tensor:
+      extras = extras.with(Extra::scale_per_tensor);
+      break;
+    case Scale::Granularity::per_batch_head:
+      extras = extras.with(Extra::scale_per_batch_head);
+      break;
+    case Scale::Granularity::per_token:
+      extras = extras.with(Extra::scale_per_token);
+      break;
+    case Scale::Granularity::per_block:
+      extras = extras.with(Extra::scale_per_block);
+      break;
+    case Scale::Granularity::per_channel:
+      extras = extras.with(Extra::scale_per_channel);
+      break;
+  }
+  if (tensor.dtype == DataType::uint8) extras = extras.with(Extra::uint8_input);
+  if (tensor.layout.kind == SequenceLayout::Kind::packed) {
+    extras = extras.with(Extra::packed_layout);
+  }
+  if (tensor.layout.kind == SequenceLayout::Kind::paged) extras = extras.with(Extra::paged_layout);
+  return extras;
+}
+
+ExtraSet merge(ExtraSet a, ExtraSet b) {
+  for (int i = 0; i < kExtraCount; ++i) {
+    if (b.has(static_cast<Extra>(i))) a = a.with(static_cast<Extra>(i));
+  }
+  return a;
+}
+
+ExtraSet option_extras(const Options& options, const OutputTensor& out) {
+  ExtraSet extras;
+  switch (options.mask.kind) {
+    case Mask::Kind::causal:
+    case Mask::Kind::full:
+      break;
+    case Mask::Kind::window:
+      extras = extras.with(Extra::window_mask);
+      break;
+    case Mask::Kind::boolean:
+      extras = extras.with(Extra::boolean_mask);
+      break;
+    case Mask::Kind::additive:
+      extras = extras.with(Extra::additive_mask);
+      break;
+  }
+  if (options.soft_cap != 0.0F) extras = extras.with(Extra::soft_cap);
+  if (options.alibi_slopes != nullptr) extras = extras.with(Extra::alibi);
+  if (options.sinks != nullptr) extras = extras.with(Extra::sinks);
+  if (out.dtype == DataType::float16) extras = extras.with(Extra::float16_output);
+  if (out.dtype == DataType::bfloat16) extras = extras.with(Extra::bfloat16_output);
+  if (out.dtype == DataType::int8) extras = extras.with(Extra::int8_output);
+  return extras;
+}
+
+// A value of an enumeration that is none of its names, as a cast or another language can make it.
+template <typename Enum>
+void refuse_unknown(const std::string& argument, Enum value, Enum last) {
+  if (static_cast<int>(value) > static_cast<int>(last)) {
+    refuse(argument + " is " + std::to_string(static_cast<int>(value)) +
+           " (allowed: the values of its enumeration)");
+  }
+}
+
+void check_input(const std::string& name, const Int8Tensor& tensor) {
+  if (tensor.dtype != DataType::int8 && tensor.dtype != DataType::uint8) {
+    refuse(name + ".dtype is " + std::to_string(static_cast<int>(tensor.dtype)) +
+           " (allowed: int8, uint8)");
+  }
+  refuse_unknown(name + ".scale.granularity", tensor.scale.granularity,
+                 Scale::Granularity::per_channel);
+  refuse_unknown(name + ".layout.kind", tensor.layout.kind, SequenceLayout::Kind::paged);
+  if (tensor.dtype == DataType::int8 && tensor.zero_point != nullptr) {
+    refuse(name + ".zero_point is set with dtype int8 (allowed: null; zero points are for uint8)");
+  }
+}
+
+void check_output_type(const OutputTensor& out) {
+  refuse_unknown("out.dtype", out.dtype, DataType::bfloat16);
+  if (out.dtype == DataType::uint8) {
+    refuse("out.dtype is uint8 (allowed: float32, float16, bfloat16, int8)");
+  }
+}
+
+void check_shapes(const Shape& q, const Shape& k, const Shape& v, const Shape& out) {
+  check_extents("q", q);
+  check_extents("k", k);
+  check_extents("v", v);
+  check_extents("out", out);
+  if (q.head_dim < 1 || q.head_dim > kMaxHeadDim) {
+    refuse("q.shape.head_dim is " + std::to_string(q.head_dim) + " (allowed: 1 to 256)");
+  }
+  if (k.head_dim != q.head_dim) {
+    refuse("k.shape.head_dim is " + std::to_string(k.head_dim) + " (allowed: that of q, " +
+           std::to_string(q.head_dim) + ")");
+  }
+  if (v.head_dim < 1 || v.head_dim > kMaxHeadDim) {
+    refuse("v.shape.head_dim is " + std::to_string(v.head_dim) + " (allowed: 1 to 256)");
+  }
+  if (k.batch != q.batch) {
+    refuse("k.shape.batch is " + std::to_string(k.batch) + " (allowed: that of q, " +
+           std::to_string(q.batch) + ")");
+  }
+  if (v.batch != k.batch || v.seq != k.seq || v.heads != k.heads) {
+    refuse("v.shape is " + to_text(v) + " (allowed: batch, seq and heads of k, " + to_text(k) +
+           ")");
+  }
+  if (out.batch != q.batch || out.seq != q.seq || out.heads != q.heads ||
+      out.head_dim != v.head_dim) {
+    refuse("out.shape is " + to_text(out) + " (allowed: batch, seq and heads of q " + to_text(q) +
+           " with the head_dim of v, " + std::to_string(v.head_dim) + ")");
+  }
+  if (q.heads > 0 && (k.heads == 0 || q.heads % k.heads != 0)) {
+    refuse("q.shape.heads is " + std::to_string(q.heads) + " with " + std::to_string(k.heads) +
+           " heads of k and v (allowed: a positive multiple of them)");
+  }
+}
+
+void check_options(const Options& options) {
+  refuse_unknown("options.mask.kind", options.mask.kind, Mask::Kind::additive);
+  if (options.softmax_scale && !std::isfinite(*options.softmax_scale)) {
+    refuse("options.softmax_scale is " + std::to_string(*options.softmax_scale) +
+           " (allowed: finite values)");
+  }
+  if (options.threads < 0) {
+    refuse("options.threads is " + std::to_string(options.threads) +
+           " (allowed: 0 for the default, or a positive number)");
+  }
+  if (!std::isfinite(options.soft_cap) || options.soft_cap < 0) {
+    refuse("options.soft_cap is " + std::to_string(options.soft_cap) +
+           " (allowed: 0 for none, or a positive finite value)");
+  }
+  if (options.precision != Precision::high && options.precision != Precision::fast) {
+    refuse("options.precision is " + std::to_string(static_cast<int>(options.precision)) +
+           " (allowed: Precision::high, Precision::fast)");
+  }
+  if (options.workspace_bytes > 0 && options.workspace == nullptr) {
+    refuse("options.workspace is null with options.workspace_bytes " +
+           std::to_string(options.workspace_bytes) + " (allowed: null only with 0 bytes)");
+  }
+  if (reinterpret_cast<std::uintptr_t>(options.workspace) % 256 != 0) {
+    refuse("options.workspace is not 256-byte aligned (allowed: multiples of 256)");
+  }
+}
+
+void require_pointer(const char* name, const void* pointer) {
+  if (pointer == nullptr) {
+    refuse(std::string(name) + " is null (allowed: null only where the tensor is empty)");
+  }
+}
+
+constexpr std::int64_t kFloatBytes = 4;
+
+void check_pointers(const Problem& p, const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
+                    const std::array<Range, 9>& ranges) {
+  if (p.empty()) return;
+  require_pointer("q.data", q.data);
+  require_pointer("q.scale.data", q.scale.data);
+  require_pointer("out.data", p.out.data);
+  if (p.seq_k > 0) {
+    require_pointer("k.data", k.data);
+    require_pointer("v.data", v.data);
+    require_pointer("k.scale.data", k.scale.data);
+    require_pointer("v.scale.data", v.scale.data);
+  }
+  for (std::size_t written = 0; written < 3; ++written) {  // out, lse, workspace come first
+    for (std::size_t other = written + 1; other < ranges.size(); ++other) {
+      if (overlap(ranges[written], ranges[other])) {
+        refuse(std::string(ranges[written].name) + " overlaps " + ranges[other].name +
+               " (allowed: memory of its own)");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+double Problem::score_factor(float q_scale, float k_scale) const noexcept {
+  const double factor = softmax_scale * static_cast<double>(q_scale) * static_cast<double>(k_scale);
+  if (!std::isfinite(q_scale) || !std::isfinite(k_scale)) {
+    // A product with infinity that happens to be 0 * infinity is NaN; both poison the head alone.
+    return std::isnan(factor) ? factor : std::numeric_limits<double>::infinity();
+  }
+  constexpr double limit = std::numeric_limits<float>::max();
+  return std::clamp(factor, -limit, limit);
+}
+
+Problem make_problem(const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
+                     const OutputTensor& out, const Options& options, bool follow_pointers) {
+  check_input("q", q);
+  check_input("k", k);
+  check_input("v", v);
+  check_output_type(out);
+  check_options(options);
+
+  Problem p;
+  p.extras = merge(merge(input_extras(q), input_extras(k)),
+                   merge(input_extras(v), option_extras(options, out)));
+  const bool dense = !p.extras.has(Extra::packed_layout) && !p.extras.has(Extra::paged_layout);
+  if (!dense) return p;  // refused by every kernel so far; the dense rules below do not apply to it
+
+  check_shapes(q.shape, k.shape, v.shape, out.shape);
+  if (v.shape.head_dim != q.shape.head_dim) p.extras = p.extras.with(Extra::head_dim_v);
+  p.batch = q.shape.batch;
+  p.seq_q = q.shape.seq;
+  p.seq_k = k.shape.seq;
+  p.heads_q = q.shape.heads;
+  p.heads_kv = k.shape.heads;
+  p.head_dim = q.shape.head_dim;
+  p.mask = options.mask.kind;
+  p.precision = options.precision;
+  p.softmax_scale = options.softmax_scale ? static_cast<double>(*options.softmax_scale)
+                                          : 1.0 / std::sqrt(static_cast<double>(p.head_dim));
+
+  std::int64_t q_span = 0;
+  std::int64_t k_span = 0;
+  std::int64_t v_span = 0;
+  std::int64_t out_span = 0;
+  const Strides q_strides = normalise_strides("q", q.shape, q.strides, 1, &q_span);
+  const Strides k_strides = normalise_strides("k", k.shape, k.strides, 1, &k_span);
+  const Strides v_strides = normalise_strides("v", v.shape, v.strides, 1, &v_span);
+  const Strides out_strides =
+      normalise_strides("out", out.shape, out.strides, kFloatBytes, &out_span);
+  if (!p.empty()) check_output_strides(out.shape, out_strides);
+
+  p.q = {static_cast<const std::int8_t*>(q.data), q_strides, q.scale.data};
+  p.k = {static_cast<const std::int8_t*>(k.data), k_strides, k.scale.data};
+  p.v = {static_cast<const std::int8_t*>(v.data), v_strides, v.scale.data};
+  p.out = {static_cast<float*>(out.data), out_strides};
+  p.lse = options.lse;
+  if (follow_pointers) {
+    const std::int64_t lse_bytes =
+        p.lse == nullptr ? 0 : p.batch * p.heads_q * p.seq_q * kFloatBytes;
+    check_pointers(p, q, k, v,
+                   {{{"out", out.data, out_span * kFloatBytes},
+                     {"options.lse", p.lse, lse_bytes},
+                     {"options.workspace", options.workspace,
+                      static_cast<std::int64_t>(options.workspace_bytes)},
+                     {"q", q.data, q_span},
+                     {"k", k.data, k_span},
+                     {"v", v.data, v_span},
+                     {"q.scale", q.scale.data, scale_entries(q.scale, q.shape) * kFloatBytes},
+                     {"k.scale", k.scale.data, scale_entries(k.scale, k.shape) * kFloatBytes},
+                     {"v.scale", v.scale.data, scale_entries(v.scale, v.shape) * kFloatBytes}}});
+  }
+  return p;
+}
+
+}  // namespace qattn::core

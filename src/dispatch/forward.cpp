@@ -1,0 +1,63 @@
+#include "qattn/forward.hpp"
+
+#include <new>
+#include <string>
+
+#include "core/problem.hpp"
+#include "dispatch/config.hpp"
+#include "dispatch/placement.hpp"
+#include "dispatch/resolve.hpp"
+#include "dispatch/verbose.hpp"
+#include "qattn/error.hpp"
+
+namespace qattn {
+
+void forward(const Device& device, const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
+             const OutputTensor& out, const Options& options) {
+  const core::Problem problem = core::make_problem(q, k, v, out, options);
+  const core::FeatureSet have = dispatch::device_features(device);
+  const dispatch::Selection selection =
+      dispatch::make_selection(device, have, &problem, options.kernel);
+  const core::Kernel* kernel = dispatch::select(selection);
+  if (kernel == nullptr) dispatch::throw_no_kernel(selection);
+  if (problem.empty()) return;
+  core::RunContext context;
+  context.host_memory = dispatch::check_placement(device, q, k, v, out, options);
+  if (dispatch::config().verbose) dispatch::print_decision_once(device, selection);
+  context.device = device;
+  context.threads = options.threads;
+  context.executor = options.executor;
+  context.workspace = options.workspace;
+  context.workspace_bytes = options.workspace_bytes;
+  try {
+    kernel->run(problem, context);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::out_of_memory,
+                "out of host memory while " + std::string(kernel->name) + " ran");
+  }
+}
+
+void forward(const Device& device, const std::int8_t* q, const std::int8_t* k, const std::int8_t* v,
+             const float* q_scale, const float* k_scale, const float* v_scale, float* out,
+             std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
+             bool causal) {
+  const Shape shape{batch, seq, heads, head_dim};
+  Options options;
+  options.mask = causal ? Mask::causal() : Mask::full();
+  forward(device, Int8Tensor{q, shape, per_head(q_scale)}, Int8Tensor{k, shape, per_head(k_scale)},
+          Int8Tensor{v, shape, per_head(v_scale)}, OutputTensor{out, shape}, options);
+}
+
+std::size_t workspace_bytes(const Device& device, const Int8Tensor& q, const Int8Tensor& k,
+                            const Int8Tensor& v, const OutputTensor& out, const Options& options) {
+  const core::Problem problem = core::make_problem(q, k, v, out, options, false);
+  const core::FeatureSet have = dispatch::device_features(device);
+  const dispatch::Selection selection =
+      dispatch::make_selection(device, have, &problem, options.kernel);
+  const core::Kernel* kernel = dispatch::select(selection);
+  if (kernel == nullptr) dispatch::throw_no_kernel(selection);
+  if (problem.empty() || kernel->workspace == nullptr) return 0;
+  return kernel->workspace(problem);
+}
+
+}  // namespace qattn
