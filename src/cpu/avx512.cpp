@@ -1,0 +1,16 @@
+// cpu/avx512: as cpu/avx2 with 16 lanes.
+#include "cpu/tile/avx512_lanes.hpp"
+#include "cpu/tile/panel_operands.hpp"
+#include "cpu/tile/task.hpp"
+
+namespace qattn::cpu {
+namespace {
+
+using Operands = PanelOperands<Avx512Lanes, Pairs<Avx512Lanes>, 2, 8>;
+
+}  // namespace
+}  // namespace qattn::cpu
+
+extern "C" void qattn_cpu_avx512_run(const qattn::cpu::Work& work) {
+  qattn::cpu::Task<qattn::cpu::Operands>(work).run();
+}

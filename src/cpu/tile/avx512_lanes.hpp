@@ -1,0 +1,38 @@
+// Sixteen lanes of AVX-512 (f, bw).
+#pragma once
+
+// GCC 12 takes the undefined operand of its own unmasked AVX-512 intrinsics for a variable that is
+// read before it is set (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+
+#include <immintrin.h>
+
+#include "cpu/tile/xsimd_lanes.hpp"
+
+namespace qattn::cpu {
+namespace {
+
+struct Avx512Lanes : XsimdLanes<xsimd::avx512bw> {
+  using Sum = std::int32_t __attribute__((vector_size(64)));
+
+  static Sum hold(Ints x) { return reinterpret_cast<Sum>(x.data); }
+  static Ints value(Sum x) { return reinterpret_cast<__m512i>(x); }
+  static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+  static Floats fms(Floats a, Floats b, Floats c) { return _mm512_fmsub_ps(a, b, c); }
+  template <int kBits>
+  static Ints shift_right(Ints x) {
+    return _mm512_srli_epi32(x, kBits);
+  }
+  template <std::uint32_t kMask>
+  static Ints merge_bits(Ints a, Ints b) {
+    constexpr int kSelect = 0xCA;  // first operand ? second : third
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi32(static_cast<int>(kMask)), a, b, kSelect);
+  }
+  static Ints dot_pairs(Ints sum, Ints a, Ints b) {
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+  }
+};
+
+}  // namespace
+}  // namespace qattn::cpu

@@ -1,0 +1,234 @@
+// The verbs of the tile loop for one row block and one group of keys (docs/numerics.md). Lanes are
+// rows; scores lie as [key][row].
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/tile/elements.hpp"
+#include "cpu/tile/numerics.hpp"
+#include "cpu/tile/task_memory.hpp"
+
+namespace qattn::cpu {
+namespace {
+
+// The part of a task's memory that belongs to one row block.
+struct BlockRows {
+  const float* factor;
+  const float* lowest;
+  const float* negated;
+  const std::int32_t* queries;
+};
+
+// How the old state and the new group come together: both are multiplied by their weight.
+template <class Operands>
+struct Rescale {
+  typename Operands::Lanes::Floats old_weight[Operands::kRowVectors];
+  typename Operands::Lanes::Floats new_weight[Operands::kRowVectors];
+  bool unchanged;  // every old weight is exactly 1
+};
+
+// Calls f(v, first row) for the row vectors of a block.
+template <class Operands, class F>
+inline void for_row_vectors(F f) {
+#pragma GCC unroll 8
+  for (int v = 0; v < Operands::kRowVectors; ++v) f(v, v * Operands::Lanes::kLanes);
+}
+
+// Rows with a negative score factor: their maximum is the smallest dot product.
+template <class Operands>
+inline void negate(float* scores, const float* negated, int keys) {
+  using Lanes = typename Operands::Lanes;
+  for_row_vectors<Operands>([&](int, int row) {
+    const auto rows = Lanes::splat(0.5F) < Lanes::load(negated + row);
+    for (int key = 0; key < keys; ++key) {
+      float* s = scores + key * Operands::kBlockRows + row;
+      const auto score = Lanes::load(s);
+      // kInteger + x becomes kInteger - x: an integer below 2^24, so the subtraction is exact.
+      Lanes::store(s, Lanes::select(rows, Lanes::splat(2 * kInteger) - score, score));
+    }
+  });
+}
+
+// Hides keys [visible keys of the row, keys); none before first_hidden.
+template <class Operands>
+inline void mask(float* scores, const float* group_keys, int first_hidden, int keys) {
+  using Lanes = typename Operands::Lanes;
+  for_row_vectors<Operands>([&](int, int row) {
+    const auto visible = Lanes::load(group_keys + row);
+    for (int key = first_hidden; key < keys; ++key) {
+      float* s = scores + key * Operands::kBlockRows + row;
+      Lanes::store(s, Lanes::select(Lanes::splat(static_cast<float>(key)) < visible, Lanes::load(s),
+                                    Lanes::splat(kHidden)));
+    }
+  });
+}
+
+// Joins a maximum to that of the state and says what both sides are worth against the new one. What
+// has no visible key gets the weight -0: x + (-0 * 0) is x for every x, the sign of zero included.
+template <class Operands>
+inline Rescale<Operands> update(float* state_maximum, const float* maximum, const float* factor) {
+  using Lanes = typename Operands::Lanes;
+  Rescale<Operands> rescale;
+  rescale.unchanged = true;
+  for_row_vectors<Operands>([&](int v, int row) {
+    const auto c = Lanes::load(factor + row);
+    const auto before = Lanes::load(state_maximum + row);
+    const auto arriving = Lanes::load(maximum + row);
+    const auto after = Lanes::max(before, arriving);
+    rescale.old_weight[v] = weight<Lanes>(before - after, c);
+    rescale.new_weight[v] = Lanes::select(arriving == Lanes::splat(kHidden), Lanes::splat(-0.0F),
+                                          weight<Lanes>(arriving - after, c));
+    rescale.unchanged =
+        rescale.unchanged && !Lanes::any(rescale.old_weight[v] != Lanes::splat(1.0F));
+    Lanes::store(state_maximum + row, after);
+  });
+  return rescale;
+}
+
+// Largest score of every row.
+template <class Operands>
+inline void row_maxima(float* maximum, const float* scores, int keys) {
+  using Lanes = typename Operands::Lanes;
+  for_row_vectors<Operands>([&](int, int row) {
+    const float* s = scores + row;
+    auto even = Lanes::splat(kHidden);
+    auto odd = even;
+    for (int key = 0; key < keys; key += 2, s += 2 * Operands::kBlockRows) {
+      even = Lanes::max(even, Lanes::load(s));
+      odd = Lanes::max(odd, Lanes::load(s + Operands::kBlockRows));
+    }
+    Lanes::store(maximum + row, Lanes::max(even, odd));
+  });
+}
+
+// What the probabilities of a row vector depend on.
+template <class Lanes>
+struct QuantizeRows {
+  typename Lanes::Floats maximum;
+  typename Lanes::Floats lowest;
+  typename Lanes::Floats factor;
+  typename Lanes::Mask words;  // rows with 16-bit probabilities, for Codes::mixed
+};
+
+// The code of a score: round(2^(factor * (score - maximum)) * 65280 or * 255) as Elements wants it.
+template <class Operands, Codes kCodes, bool kMasked>
+[[gnu::always_inline]] inline typename Operands::Ints code(
+    typename Operands::Lanes::Floats score, const QuantizeRows<typename Operands::Lanes>& rows) {
+  using Lanes = typename Operands::Lanes;
+  constexpr std::int32_t kBias = kCodes == Codes::bytes ? 0 : Operands::Elements::kWordBias;
+  const auto rounded = [](auto power, auto scale, std::int32_t bias) {
+    return Lanes::as_ints(
+        Lanes::fma(power, scale, Lanes::splat(kInteger + static_cast<float>(bias))));
+  };
+  const auto difference = Lanes::max(score - rows.maximum, rows.lowest);
+  const auto e = split_exponent<Lanes>(difference, rows.factor);
+  typename Lanes::Ints bits;
+  if constexpr (kCodes == Codes::bytes) {
+    bits = rounded(exp2_times_255<Lanes>(e.fraction), e.scale, 0);
+  } else {
+    bits = rounded(exp2_times_65280<Lanes>(e.fraction), e.scale, kBias);
+  }
+  if constexpr (kCodes == Codes::mixed) {
+    const auto bytes = rounded(exp2_times_255<Lanes>(e.fraction), e.scale, kBias / 256);
+    bits = Lanes::select(rows.words, bits, Lanes::template shift_left<8>(bytes));
+  }
+  if constexpr (kMasked) {
+    bits = Lanes::select(Lanes::splat(kHidden) < score, bits, Lanes::splat(kIntegerBits + kBias));
+  }
+  return bits;
+}
+
+// Rows for which 8 bits lose too much: their 8-bit probabilities, of which group_sum holds 256
+// times the sum, are on average below 8 of 255.
+template <class Operands>
+inline typename Operands::Lanes::Mask needs_words(const std::int32_t* group_sum,
+                                                  const float* group_keys) {
+  using Lanes = typename Operands::Lanes;
+  return Lanes::to_floats(Lanes::load(group_sum)) <
+         Lanes::splat(8.0F * 256.0F) * Lanes::load(group_keys);
+}
+
+// Probabilities of all scores, packed, and their sum per row in units of 1/65280.
+template <class Operands, Codes kCodes, bool kMasked>
+inline void quantize(const BlockRows& rows, const float* group_maximum, const float* group_keys,
+                     const float* scores, int keys, std::int32_t* probabilities,
+                     std::int32_t* group_sum) {
+  using Lanes = typename Operands::Lanes;
+  using Elements = typename Operands::Elements;
+  constexpr int kStep = Operands::kStep;
+  for_row_vectors<Operands>([&](int v, int row) {
+    QuantizeRows<Lanes> constants{Lanes::load(group_maximum + row),
+                                  Lanes::load(rows.lowest + row),
+                                  Lanes::load(rows.factor + row),
+                                  {}};
+    if constexpr (kCodes == Codes::mixed) {
+      constants.words = needs_words<Operands>(group_sum + row, group_keys + row);
+    }
+    typename Lanes::Ints sums[Elements::operands(kCodes)];
+    for (auto& sum : sums) sum = Lanes::splat(0);
+    const float* s = scores + row;
+    const int steps = keys / kStep;
+    for (int step = 0; step < steps; ++step) {
+      typename Lanes::Ints codes[kStep];
+#pragma GCC unroll 4
+      for (int i = 0; i < kStep; ++i, s += Operands::kBlockRows) {
+        codes[i] = code<Operands, kCodes, kMasked>(Lanes::load(s), constants);
+      }
+      Operands::template put<kCodes>(probabilities, v, step, codes, sums);
+    }
+    auto sum = Elements::combine(sums);
+    if constexpr (kCodes == Codes::bytes) {
+      sum = Lanes::template shift_left<8>(sum);
+    } else {
+      sum = sum - Lanes::splat(Elements::kWordBias * keys);
+    }
+    Lanes::store(group_sum + row, sum);
+  });
+}
+
+// Whether some row of the block needs 16-bit probabilities.
+template <class Operands>
+inline bool any_needs_words(const std::int32_t* group_sum, const float* group_keys) {
+  bool any = false;
+  for_row_vectors<Operands>([&](int, int row) {
+    any = any || Operands::Lanes::any(needs_words<Operands>(group_sum + row, group_keys + row));
+  });
+  return any;
+}
+
+// sum = group_sum * new_weight + sum * old_weight
+template <class Operands>
+inline void accumulate_sum(
+    float* sum, const typename Operands::Lanes::Floats (&arriving)[Operands::kRowVectors],
+    const Rescale<Operands>& rescale) {
+  using Lanes = typename Operands::Lanes;
+  for_row_vectors<Operands>([&](int v, int row) {
+    Lanes::store(sum + row, Lanes::fma(arriving[v], rescale.new_weight[v],
+                                       Lanes::load(sum + row) * rescale.old_weight[v]));
+  });
+}
+
+// output = (probabilities * values) * new_weight + output * old_weight
+template <class Operands, Codes kCodes, bool kUnchanged>
+inline void accumulate_output(float* output, const std::int32_t* probabilities,
+                              const std::int32_t* values, const std::int32_t* value_starts,
+                              int keys, std::int64_t head_dim, const Rescale<Operands>& rescale) {
+  using Lanes = typename Operands::Lanes;
+  using Floats = typename Lanes::Floats;
+  // 8-bit probabilities count 256 units each: a power of two, so it may join either factor.
+  constexpr float kUnit = kCodes == Codes::bytes ? 256.0F : 1.0F;
+  Floats new_weight[Operands::kRowVectors];
+  for_row_vectors<Operands>(
+      [&](int v, int) { new_weight[v] = rescale.new_weight[v] * Lanes::splat(kUnit); });
+  Operands::template products<kCodes>(
+      probabilities, values, value_starts, keys / Operands::kStep, head_dim,
+      [&](std::int64_t d, int v, typename Lanes::Ints product) __attribute__((always_inline)) {
+        float* o = output + d * Operands::kBlockRows + v * Lanes::kLanes;
+        Floats before = Lanes::load(o);
+        if constexpr (!kUnchanged) before = before * rescale.old_weight[v];
+        Lanes::store(o, Lanes::fma(Lanes::to_floats(product), new_weight[v], before));
+      });
+}
+
+}  // namespace
+}  // namespace qattn::cpu

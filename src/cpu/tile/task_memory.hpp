@@ -1,0 +1,80 @@
+// What a task keeps in its scratch memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/scratch.hpp"
+#include "cpu/tile/elements.hpp"
+
+namespace qattn::cpu {
+namespace {
+
+// Online softmax of the rows of a task over a stretch of keys.
+struct SoftmaxState {
+  float* maximum;  // [row] kInteger + largest score; kHidden before the first visible key
+  float* sum;      // [row] sum of probabilities, in units of 1/65280 of the maximum's
+  float* output;   // [block][d][row in block] sum of probability * value, in the same unit
+};
+
+template <class Operands>
+struct TaskMemory {
+  // Constants of the rows, padding rows included (they repeat the last row).
+  float* factor;          // [row] log2(e) * |score factor|
+  float* lowest;          // [row] difference of scores whose exponent is kLowestExponent
+  float* negated;         // [row] 1 where the score factor is negative, else 0
+  float* finite;          // [row] 1 where the score factor is finite, else 0
+  std::int32_t* visible;  // [row] keys
+  std::int32_t* queries;  // [block] packed
+  SoftmaxState total;
+  SoftmaxState chunk;
+  // One group of keys.
+  std::int32_t* keys;
+  std::int32_t* key_starts;
+  std::int32_t* values;
+  std::int32_t* value_starts;
+  // One row block and group.
+  float* scores;                // [key][row]
+  std::int32_t* probabilities;  // packed
+  float* group_maximum;         // [row]
+  float* group_keys;            // [row] visible keys of the group
+  std::int32_t* group_sum;      // [row] sum of the probabilities
+  std::byte* end;
+
+  TaskMemory(std::byte* scratch, std::int64_t head_dim, std::int64_t rows) : end(scratch) {
+    constexpr std::int64_t kRows = Operands::kBlockRows;
+    const std::int64_t padded_rows = round_up(rows, kRows);
+    const std::int64_t padded_dim = padded_columns(head_dim);
+    take(factor, padded_rows);
+    take(lowest, padded_rows);
+    take(negated, padded_rows);
+    take(finite, padded_rows);
+    take(visible, padded_rows);
+    take(queries, padded_rows / kRows * Operands::query_elements(head_dim));
+    for (SoftmaxState* state : {&total, &chunk}) {
+      take(state->maximum, padded_rows);
+      take(state->sum, padded_rows);
+      take(state->output, padded_rows * padded_dim);
+    }
+    take(keys, Operands::key_elements(head_dim));
+    take(key_starts, kGroupKeys);
+    take(values, Operands::value_elements(head_dim));
+    take(value_starts, padded_dim);
+    take(scores, kGroupKeys * kRows);
+    take(probabilities, Operands::probability_elements());
+    take(group_maximum, kRows);
+    take(group_keys, kRows);
+    take(group_sum, kRows);
+  }
+
+ private:
+  template <class T>
+  void take(T*& array, std::int64_t count) {
+    static_assert(sizeof(T) == 4, "scratch_bytes() counts elements of four bytes");
+    array = reinterpret_cast<T*>(end);
+    end += round_up(count * 4, std::int64_t{kScratchAlignment});
+  }
+};
+
+}  // namespace
+}  // namespace qattn::cpu

@@ -1,0 +1,33 @@
+// The contract between the driver (compiled for the baseline) and the ISA objects: plain data, one
+// function each. An ISA object allocates nothing, throws nothing and starts no thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/problem.hpp"
+
+namespace qattn::cpu {
+
+/// Keys whose probabilities share one maximum, and keys of a fixed split; both counted from key 0.
+/// docs/numerics.md: the bits of a result depend on these two numbers and on nothing else here.
+inline constexpr std::int64_t kGroupKeys = 128;
+inline constexpr std::int64_t kChunkKeys = 2048;
+
+/// One task: rows [row_begin, row_end) of the (batch, kv head) pair. Row r is query r / group_size
+/// of query head head_kv * group_size + r % group_size.
+struct Work {
+  const core::Problem* problem = nullptr;
+  std::int64_t batch = 0;
+  std::int64_t head_kv = 0;
+  std::int64_t row_begin = 0;
+  std::int64_t row_end = 0;      // at most row_begin + kRowsPerTask
+  std::byte* scratch = nullptr;  // scratch_bytes(head_dim) bytes, 64-byte aligned
+};
+
+/// Rows of a task at most: K and V are packed once per task and reused by all of its rows.
+inline constexpr std::int64_t kRowsPerTask = 256;
+
+using RunWork = void (*)(const Work&);
+
+}  // namespace qattn::cpu
