@@ -1,0 +1,121 @@
+// The command `qattn`.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <new>
+
+#include "command/command.hpp"
+#include "command/input_error.hpp"
+
+namespace {
+
+using qattn::command::DemoOptions;
+using qattn::command::InfoOptions;
+using qattn::command::RunOptions;
+using qattn::command::VerifyOptions;
+
+constexpr int kBadInput = 2;
+
+// All sub-commands' arguments; `chosen` runs the one that was given.
+struct Arguments {
+  InfoOptions info;
+  VerifyOptions verify;
+  RunOptions run;
+  DemoOptions demo;
+  std::function<int()> chosen;
+};
+
+void add_info(CLI::App& app, Arguments& arguments) {
+  CLI::App* const command =
+      app.add_subcommand("info", "The machine, its features, and each kernel: usable or why not");
+  command->add_flag("--json", arguments.info.json, "Print JSON");
+  command->callback([&] { arguments.chosen = [&] { return info(arguments.info); }; });
+}
+
+void add_verify(CLI::App& app, Arguments& arguments) {
+  VerifyOptions& o = arguments.verify;
+  CLI::App* const command = app.add_subcommand(
+      "verify", "Every usable kernel against the float64 reference; exit code 1 if one fails");
+  command->add_flag("--quick", o.quick, "Without the cases that take long");
+  command->add_option("--kernel", o.kernel, "Only this kernel, for example cpu/avx2");
+  command->add_flag("--json", o.json, "Print JSON");
+  command->callback([&] { arguments.chosen = [&] { return verify(arguments.verify); }; });
+}
+
+void add_run(CLI::App& app, Arguments& arguments) {
+  RunOptions& o = arguments.run;
+  CLI::App* const command = app.add_subcommand(
+      "run", "Attention over .npy files: int8 with scales, or floats that are quantised per head");
+  command->add_option("--q", o.files.q, "(batch, seq_q, heads_q, head_dim) or without batch")
+      ->required();
+  command->add_option("--k", o.files.k, "(batch, seq_k, heads_kv, head_dim)")->required();
+  command->add_option("--v", o.files.v, "(batch, seq_k, heads_kv, head_dim)")->required();
+  command->add_option("--q-scale", o.files.q_scale, "float32 (heads_q,), for int8 tensors");
+  command->add_option("--k-scale", o.files.k_scale, "float32 (heads_kv,), for int8 tensors");
+  command->add_option("--v-scale", o.files.v_scale, "float32 (heads_kv,), for int8 tensors");
+  command->add_option("--out", o.out, "Write the output here, float32, shaped as q");
+  command->add_option("--lse", o.lse, "Write the log-sum-exp here, (batch, heads_q, seq_q)");
+  command->add_option("--device", o.device, "auto, cpu, cuda or cuda:N");
+  command->add_option("--kernel", o.kernel, "Force this kernel, for example cpu/avx2");
+  command->add_option("--mask", o.mask, "causal or full")->check(CLI::IsMember({"causal", "full"}));
+  command->add_option("--precision", o.precision, "high or fast")
+      ->check(CLI::IsMember({"high", "fast"}));
+  command->add_option("--softmax-scale", o.softmax_scale, "Factor of the scores; 1/sqrt(head_dim)");
+  command->add_option("--threads", o.threads, "CPU threads at most; 0: OpenMP's choice")
+      ->check(CLI::Range(0, 1 << 16));
+  command->add_option("--repeat", o.repeat, "Measurements to take the median of")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_flag("--check", o.check, "Compare with float64 (exit code 1 for NaN and the like)");
+  command->add_flag("--json", o.json, "Print JSON");
+  command->callback([&] { arguments.chosen = [&] { return run(arguments.run); }; });
+}
+
+void add_demo(CLI::App& app, Arguments& arguments) {
+  DemoOptions& o = arguments.demo;
+  CLI::App* const command = app.add_subcommand(
+      "demo", "Times and errors over the stored tensors of a real model, for every kernel");
+  command->add_option("--data", o.data, "Folder with NAME_q.npy, NAME_k.npy, NAME_v.npy");
+  command->add_option("--device", o.device, "auto, cpu, cuda or cuda:N");
+  command->add_flag("--best", o.best, "Only the best kernel");
+  command->add_option("--repeat", o.repeat, "Measurements to take the median of")
+      ->check(CLI::Range(1, 1 << 20));
+  command->callback([&] { arguments.chosen = [&] { return demo(arguments.demo); }; });
+}
+
+int complain(const char* what) {
+  std::fprintf(stderr, "qattn: %s\n", what);
+  return kBadInput;
+}
+
+int run_chosen(const Arguments& arguments) {
+  try {
+    const int code = arguments.chosen();
+    if (std::fflush(stdout) != 0) return complain("standard output cannot be written");
+    return code;
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory");
+  } catch (const std::exception& error) {
+    return complain(error.what());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("INT8 attention on the best kernel of this machine");
+  app.name("qattn");
+  app.set_version_flag("--version", std::string("qattn ") + qattn::version());
+  app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();  // --help shows defaults
+  Arguments arguments;
+  add_info(app, arguments);
+  add_verify(app, arguments);
+  add_run(app, arguments);
+  add_demo(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadInput;
+  }
+  return run_chosen(arguments);
+}
