@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+"""The command `qattn` from outside: python3 command_test.py PATH_OF_QATTN. Standard library only."""
+
+import ast
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+QATTN = ""
+BATCH, SEQ_Q, SEQ_K, HEADS_Q, HEADS_KV, HEAD_DIM = 2, 3, 5, 4, 2, 8
+SHAPE_Q = (BATCH, SEQ_Q, HEADS_Q, HEAD_DIM)
+SHAPE_KV = (BATCH, SEQ_K, HEADS_KV, HEAD_DIM)
+FORMATS = {"|i1": "b", "<f2": "e", "<f4": "f", "<f8": "d", "<i4": "i", "|u1": "B", ">f4": "f"}
+
+
+def npy_bytes(descr, shape, values, fortran=False):
+    order = ">" if descr.startswith(">") else "<"
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {tuple(shape)!r}, }}"
+    header += " " * (63 - (10 + len(header)) % 64) + "\n"
+    start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    return start + struct.pack(f"{order}{len(values)}{FORMATS[descr]}", *values)
+
+
+def read_npy(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+    length = struct.unpack("<H", data[8:10])[0]
+    header = ast.literal_eval(data[10:10 + length].decode())
+    assert header["descr"] == "<f4" and not header["fortran_order"], header
+    count = math.prod(header["shape"])
+    return header["shape"], struct.unpack(f"<{count}f", data[10 + length:])
+
+
+def attention(q, k, v, causal=True, softmax_scale=None):
+    """Float tensors in the layout of SHAPE_Q and SHAPE_KV; returns the output and lse."""
+    scale = softmax_scale or 1 / math.sqrt(HEAD_DIM)
+    out, lse = [0.0] * len(q), []
+    for b in range(BATCH):
+        for h in range(HEADS_Q):
+            for i in range(SEQ_Q):
+                at = ((b * SEQ_Q + i) * HEADS_Q + h) * HEAD_DIM
+                keys = [((b * SEQ_K + j) * HEADS_KV + h * HEADS_KV // HEADS_Q) * HEAD_DIM
+                        for j in range(i + SEQ_K - SEQ_Q + 1 if causal else SEQ_K)]
+                s = [scale * sum(q[at + c] * k[key + c] for c in range(HEAD_DIM)) for key in keys]
+                weights = [math.exp(x - max(s)) for x in s]
+                for c in range(HEAD_DIM):
+                    out[at + c] = sum(w * v[key + c] for w, key in zip(weights, keys)) / sum(weights)
+                lse.append(max(s) + math.log(sum(weights)))
+    return out, lse
+
+
+def dequantise(values, scales):
+    return [x * scales[i // HEAD_DIM % len(scales)] for i, x in enumerate(values)]
+
+
+def relative_error(got, wanted):
+    return math.sqrt(sum((x - y) ** 2 for x, y in zip(got, wanted)) / sum(y * y for y in wanted))
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        generator = random.Random(7)
+        self.int8 = {"q": [generator.randint(-128, 127) for _ in range(math.prod(SHAPE_Q))],
+                     "k": [generator.randint(-128, 127) for _ in range(math.prod(SHAPE_KV))],
+                     "v": [generator.randint(-128, 127) for _ in range(math.prod(SHAPE_KV))]}
+        # Powers of two: what Python and float32 hold is the same number.
+        self.scales = {"q": [2.0 ** -e for e in (6, 7, 5, 8)], "k": [2.0 ** -7, 2.0 ** -6],
+                       "v": [2.0 ** -5, 2.0 ** -3]}
+        self.floats = {name: [generator.gauss(0, 1) for _ in values]
+                       for name, values in self.int8.items()}
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, descr, shape, values, **options):
+        with open(self.path(name), "wb") as file:
+            file.write(npy_bytes(descr, shape, values, **options))
+        return self.path(name)
+
+    def run_qattn(self, *arguments, code=0, env=None, stdout=subprocess.PIPE):
+        result = subprocess.run([QATTN, *arguments], stdout=stdout, stderr=subprocess.PIPE,
+                                text=True, timeout=600, env={**os.environ, **(env or {})})
+        said = (result.stdout or "")[-2000:] + result.stderr
+        self.assertEqual(result.returncode, code, f"{arguments}\n{said}")
+        return result
+
+    def int8_arguments(self, rank=4):
+        """Writes the int8 tensors; the arguments that name them."""
+        arguments = []
+        for name, shape in (("q", SHAPE_Q), ("k", SHAPE_KV), ("v", SHAPE_KV)):
+            values = self.int8[name]
+            if rank == 3:
+                shape, values = shape[1:], values[:math.prod(shape[1:])]
+            arguments += [f"--{name}", self.write(f"{name}.npy", "|i1", shape, values)]
+            scales = self.scales[name]
+            arguments += [f"--{name}-scale",
+                          self.write(f"{name}_scale.npy", "<f4", (len(scales),), scales)]
+        return arguments
+
+    def float_arguments(self, descr="<f4"):
+        arguments = []
+        for name, shape in (("q", SHAPE_Q), ("k", SHAPE_KV), ("v", SHAPE_KV)):
+            arguments += [f"--{name}", self.write(f"{name}.npy", descr, shape, self.floats[name])]
+        return arguments
+
+    def expected(self, **options):
+        return attention(*(dequantise(self.int8[name], self.scales[name]) for name in "qkv"),
+                         **options)
+
+    def assert_refused(self, arguments, *parts, stderr_lines=1):
+        """Exit code 2 and one line that holds every part."""
+        result = self.run_qattn(*arguments, code=2)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stderr.count("\n"), stderr_lines, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+
+class InfoTest(CommandTest):
+    def test_lists_every_kernel_with_a_verdict(self):
+        info = json.loads(self.run_qattn("info", "--json").stdout)
+        text = self.run_qattn("info").stdout
+        self.assertIn(info["version"], text)
+        self.assertIn(info["cuda"]["status"], text)
+        names = {kernel["name"] for kernel in info["kernels"]}
+        self.assertLessEqual({"cpu/scalar", "cuda/sm80", "reference/float64"}, names)
+        for kernel in info["kernels"]:
+            self.assertIn(kernel["name"], text)
+            self.assertEqual(kernel["usable"], kernel["reason"] == "", kernel)
+        usable = {kernel["name"] for kernel in info["kernels"] if kernel["usable"]}
+        self.assertLessEqual({"cpu/scalar", "reference/float64"}, usable)
+
+    def test_says_why_there_is_no_gpu(self):
+        result = self.run_qattn("info", "--json", env={"CUDA_VISIBLE_DEVICES": ""})
+        info = json.loads(result.stdout)
+        self.assertEqual(info["cuda"]["devices"], [])
+        self.assertEqual(info["best_device"], "cpu")
+        self.assertNotIn(info["cuda"]["status"], ("", "available"))
+        for kernel in info["kernels"]:
+            if kernel["name"].startswith("cuda/"):
+                self.assertFalse(kernel["usable"])
+                self.assertNotEqual(kernel["reason"], "")
+
+
+class RunTest(CommandTest):
+    def check_run(self, expected, *arguments, rank=4, bound=5e-4):
+        out_path, lse_path = self.path("out.npy"), self.path("lse.npy")
+        self.run_qattn("run", *self.int8_arguments(rank), "--out", out_path, "--lse", lse_path,
+                       "--repeat", "1", *arguments)
+        (out_shape, out), (lse_shape, lse) = read_npy(out_path), read_npy(lse_path)
+        lse_full = (BATCH, HEADS_Q, SEQ_Q)
+        self.assertEqual(out_shape, SHAPE_Q if rank == 4 else SHAPE_Q[1:])
+        self.assertEqual(lse_shape, lse_full if rank == 4 else lse_full[1:])
+        self.assertLess(relative_error(out, expected[0][:len(out)]), bound)
+        self.assertLess(max(abs(x - y) for x, y in zip(lse, expected[1])), bound * 10)
+
+    def test_int8_output_and_lse(self):
+        self.check_run(self.expected())
+        self.check_run(self.expected(), "--kernel", "cpu/scalar", "--threads", "1")
+        self.check_run(self.expected(), "--kernel", "reference/float64", bound=1e-6)
+
+    def test_options_reach_the_kernel(self):
+        self.check_run(self.expected(causal=False), "--mask", "full")
+        self.check_run(self.expected(softmax_scale=0.125), "--softmax-scale", "0.125")
+        self.check_run(self.expected(), "--precision", "fast", bound=1.5e-2)
+
+    def test_without_batch(self):
+        self.check_run(self.expected(), rank=3)
+
+    def test_check_and_json(self):
+        report = json.loads(self.run_qattn(
+            "run", *self.int8_arguments(), "--check", "--json", "--kernel", "cpu/scalar").stdout)
+        self.assertEqual(report["kernel"], "cpu/scalar")
+        self.assertEqual(report["device"], "cpu")
+        self.assertEqual((report["batch"], report["seq_q"], report["seq_k"], report["heads_q"],
+                          report["heads_kv"], report["head_dim"]),
+                         (BATCH, SEQ_Q, SEQ_K, HEADS_Q, HEADS_KV, HEAD_DIM))
+        self.assertGreater(report["seconds"], 0)
+        self.assertLess(report["error_dequantised"]["relative"], 5e-4)
+        self.assertNotIn("error_unquantised", report)
+        text = self.run_qattn("run", *self.int8_arguments(), "--check", "--kernel", "cpu/scalar")
+        self.assertIn("cpu/scalar", text.stdout)
+        self.assertIn("against float64 on the dequantised tensors", text.stdout)
+        self.assertEqual(text.stderr, "")
+
+    def test_floats_are_quantised_per_head(self):
+        expected, _ = attention(*(self.floats[name] for name in "qkv"))
+        for descr in ("<f4", "<f2"):
+            result = self.run_qattn("run", *self.float_arguments(descr), "--check", "--json",
+                                    "--out", self.path("out.npy"))
+            report = json.loads(result.stdout)
+            self.assertLess(report["error_dequantised"]["relative"], 5e-4)
+            # Quantising costs about 1/127 of the largest value per entry: far more than the kernel.
+            self.assertLess(report["error_unquantised"]["relative"], 0.05)
+            self.assertGreater(report["error_unquantised"]["relative"], 5e-4)
+            self.assertLess(relative_error(read_npy(self.path("out.npy"))[1], expected), 0.05)
+
+    def test_zero_head_among_others(self):
+        self.floats["v"] = [0.0 if i // HEAD_DIM % HEADS_KV == 1 else x
+                            for i, x in enumerate(self.floats["v"])]
+        self.run_qattn("run", *self.float_arguments(), "--out", self.path("out.npy"), "--check")
+        out = read_npy(self.path("out.npy"))[1]
+        for i, x in enumerate(out):
+            self.assertTrue(math.isfinite(x))
+            self.assertEqual(x == 0.0, i // HEAD_DIM % HEADS_Q >= 2)
+
+    def test_kernel_from_the_environment(self):
+        result = self.run_qattn("run", *self.int8_arguments(), "--json", "--device", "cpu",
+                                env={"QATTN_KERNEL": "cpu/scalar"})
+        self.assertEqual(json.loads(result.stdout)["kernel"], "cpu/scalar")
+
+
+class RefusalTest(CommandTest):
+    def replaced(self, option, path):
+        arguments = self.int8_arguments()
+        arguments[arguments.index(option) + 1] = path
+        return ["run", *arguments]
+
+    def test_bad_tensor_files(self):
+        size = math.prod(SHAPE_Q)
+        good = npy_bytes("|i1", SHAPE_Q, [1] * size)
+        cases = {
+            "is truncated": good[:-1],
+            "is longer than its shape": good + b"x",
+            "is not a .npy file": b"hello",
+            "Fortran order": npy_bytes("|i1", SHAPE_Q, [1] * size, fortran=True),
+            "is big-endian": npy_bytes(">f4", SHAPE_Q, [1.0] * size),
+            "dtype '<f8'": npy_bytes("<f8", SHAPE_Q, [1.0] * size),
+            "dtype '<i4'": npy_bytes("<i4", SHAPE_Q, [1] * size),
+            "dtype '|u1'": npy_bytes("|u1", SHAPE_Q, [1] * size),
+            "holds Python objects": good.replace(b"'|i1'", b"'|O' "),
+            "format version 9": good[:6] + b"\x09" + good[7:],
+            "a .npy header of": good[:6] + b"\x02\x00\xff\xff\xff\x7f" + good[10:],
+            "holds no elements": npy_bytes("|i1", (2, 0, 4, 8), []),
+            "more than fits memory": npy_bytes("|i1", (2 ** 40, 2 ** 40, 4, 8), []),
+            "allowed: (batch, seq, heads, head_dim)": npy_bytes("|i1", (size,), [1] * size),
+        }
+        for part, content in cases.items():
+            with open(self.path("bad.npy"), "wb") as file:
+                file.write(content)
+            with self.subTest(part):
+                self.assert_refused(self.replaced("--q", self.path("bad.npy")), "bad.npy: ", part)
+        self.assert_refused(self.replaced("--k", self.path("none.npy")), "none.npy: cannot be opened")
+        self.assert_refused(self.replaced("--k", self.folder), self.folder)
+
+    def test_shapes_that_do_not_fit(self):
+        for option, shape, part in (
+                ("--k", (BATCH, SEQ_K + 1, HEADS_KV, HEAD_DIM), "k and v must have the same shape"),
+                ("--q", (BATCH + 1, *SHAPE_Q[1:]), "batch sizes must be equal"),
+                ("--q", (*SHAPE_Q[:3], HEAD_DIM + 1), "head dimensions must be equal"),
+                ("--q", (BATCH, SEQ_Q, 3, HEAD_DIM), "multiple"),
+                ("--q", SHAPE_Q[1:], "the ranks must be equal")):
+            with self.subTest(part):
+                path = self.write("bad.npy", "|i1", shape, [1] * math.prod(shape))
+                self.assert_refused(self.replaced(option, path), "bad.npy", part)
+
+    def test_head_dim_beyond_the_library(self):
+        arguments = []
+        for name in "qkv":
+            arguments += [f"--{name}", self.write(f"{name}.npy", "<f4", (2, 1, 257), [1.0] * 514)]
+        self.assert_refused(["run", *arguments], "257", "256")
+
+    def test_scales(self):
+        arguments = self.int8_arguments()
+        at = arguments.index("--k-scale")
+        self.assert_refused(["run", *arguments[:at], *arguments[at + 2:]], "k.npy: is int8", "--k-scale")
+        short = self.write("bad.npy", "<f4", (1,), [1.0])
+        self.assert_refused(self.replaced("--k-scale", short), "bad.npy: has shape (1,)", "(2,)")
+        double = self.write("bad.npy", "<f8", (2,), [1.0, 1.0])
+        self.assert_refused(self.replaced("--k-scale", double), "bad.npy: has dtype '<f8'")
+        half = self.write("bad.npy", "<f2", (2,), [1.0, 1.0])
+        self.assert_refused(self.replaced("--k-scale", half), "bad.npy: has dtype float16")
+        scale = self.write("scale.npy", "<f4", (HEADS_Q,), [1.0] * HEADS_Q)
+        self.assert_refused(["run", *self.float_arguments(), "--q-scale", scale], "--q-scale")
+
+    def test_mixed_types(self):
+        path = self.write("bad.npy", "<f4", SHAPE_KV, self.floats["k"])
+        self.assert_refused(self.replaced("--k", path), "bad.npy: is float32 but", "is int8")
+
+    def test_floats_that_are_no_numbers(self):
+        for bad in (math.nan, math.inf, -math.inf):
+            self.floats["k"][3 * HEAD_DIM] = bad  # token 1, head 1
+            self.assert_refused(["run", *self.float_arguments()], "k.npy: head 1 holds")
+
+    def test_kernels_and_devices(self):
+        arguments = ["run", *self.int8_arguments()]
+        self.assert_refused([*arguments, "--kernel", "cpu/none"], "cpu/none", "cpu/scalar")
+        self.assert_refused([*arguments, "--device", "tpu"], "--device", "cuda:N")
+        self.assert_refused([*arguments, "--device", "cuda:x"], "--device", "cuda:N")
+        self.assert_refused([*arguments, "--device", "cuda:99"], "cuda:99")
+        self.assert_refused([*arguments, "--softmax-scale", "nan"], "softmax_scale")
+
+    def test_usage(self):
+        for arguments in ([], ["fly"], ["run"], ["info", "--fast"],
+                          ["run", *self.int8_arguments(), "--mask", "window"],
+                          ["run", *self.int8_arguments(), "--precision", "low"],
+                          ["run", *self.int8_arguments(), "--repeat", "0"],
+                          ["run", *self.int8_arguments(), "--threads", "-1"]):
+            with self.subTest(arguments):
+                result = self.run_qattn(*arguments, code=2)
+                self.assertEqual(result.stdout, "")
+                self.assertNotEqual(result.stderr, "")
+        self.assertIn("verify", self.run_qattn("--help").stdout)
+        self.assertIn("qattn", self.run_qattn("--version").stdout)
+
+    def test_outputs_that_cannot_be_written(self):
+        arguments = ["run", *self.int8_arguments()]
+        nowhere = self.path("no/such/out.npy")
+        self.assert_refused([*arguments, "--out", nowhere], nowhere + ": cannot be written")
+        self.assert_refused([*arguments, "--out", self.path("q.npy")], "q.npy: is an input")
+        with open(self.path("q.npy"), "rb") as file:
+            self.assertEqual(file.read(), npy_bytes("|i1", SHAPE_Q, self.int8["q"]))
+        both = self.path("both.npy")
+        self.assert_refused([*arguments, "--out", both, "--lse", both], "both.npy: is --out")
+        if os.path.exists("/dev/full"):
+            with open("/dev/full", "w") as full:
+                result = self.run_qattn("info", code=2, stdout=full)
+            self.assertIn("standard output cannot be written", result.stderr)
+
+
+class VerifyTest(CommandTest):
+    def test_quick_on_one_kernel(self):
+        result = self.run_qattn("verify", "--quick", "--kernel", "cpu/scalar", "--json")
+        for line in result.stderr.splitlines():  # what it is at, once it takes two seconds
+            self.assertTrue(line.startswith("qattn verify: "), line)
+        report = json.loads(result.stdout)
+        self.assertTrue(report["pass"])
+        cases = {(entry["case"], entry["precision"]) for entry in report["results"]}
+        self.assertEqual(len(cases), len(report["results"]))
+        for row in ("normal_sd3_1024", "sink_9_8192", "sink_6.3_equal_72", "minus_128"):
+            self.assertIn((row, "high"), cases)
+            self.assertIn((row, "fast"), cases)
+        for entry in report["results"]:
+            self.assertEqual(entry["kernel"], "cpu/scalar")
+            self.assertTrue(entry["pass"], entry)
+
+    def test_unknown_and_unusable_kernels(self):
+        self.assert_refused(["verify", "--kernel", "cpu/none"], "cpu/none", "cpu/scalar")
+        result = subprocess.run([QATTN, "verify", "--kernel", "cuda/sm80"], capture_output=True,
+                                text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        self.assertIn("cuda/sm80 is not usable here", result.stderr)
+
+
+class DemoTest(CommandTest):
+    def test_table_over_a_folder(self):
+        for layer in ("layer00", "layer01"):
+            for name, shape in (("q", SHAPE_Q), ("k", SHAPE_KV), ("v", SHAPE_KV)):
+                self.write(f"{layer}_{name}.npy", "<f2", shape, self.floats[name])
+        result = self.run_qattn("demo", "--data", self.folder, "--device", "cpu", "--repeat", "1")
+        rows = [line for line in result.stdout.splitlines() if line.startswith("cpu/scalar")]
+        self.assertEqual(len(rows), 4, result.stdout)  # two precisions, two layers
+        for row in rows:
+            self.assertIn("(2, 3, 4/2, 8)", row)
+            dequantised, unquantised = map(float, row.split()[-2:])
+            self.assertLess(dequantised, 1.5e-2)
+            self.assertLess(unquantised, 0.1)
+        best = self.run_qattn("demo", "--data", self.folder, "--device", "cpu", "--best")
+        self.assertEqual(len({line.split()[0] for line in best.stdout.splitlines()
+                              if line.startswith("cpu/")}), 1)
+
+    def test_folders_that_do_not_serve(self):
+        self.assert_refused(["demo", "--data", self.path("none")], "none: cannot be listed")
+        self.assert_refused(["demo", "--data", self.folder], "holds no tensors")
+        self.write("a_q.npy", "<f2", SHAPE_Q, self.floats["q"])
+        self.assert_refused(["demo", "--data", self.folder], "a_k.npy: cannot be opened")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: command_test.py PATH_OF_QATTN [unittest arguments]")
+    QATTN = sys.argv.pop(1)
+    unittest.main(verbosity=1)
