@@ -96,16 +96,17 @@ void time_on_cuda(benchmark::State& state, const std::function<void()>& launch) 
 
 void register_cuda_ceiling_rows() {
   if (usable_kernels(Device::cuda()).empty()) return;
-  add_row("ceiling/device_read", run_device_read)->UseManualTime();
+  add_row("ceiling/device_read", run_device_read, Clock::cuda_events);
 }
 
 void register_one_thread_per_query_rows(TensorCache& cache, const Extents& extents,
                                         const Mask& mask) {
-  add_row("peer/one_thread_per_query/" + to_string(mask) + "/" + square_name(extents),
-          [&cache, extents, mask](benchmark::State& state) {
-            run_one_thread_per_query(state, cache.get(Device::cuda(), extents), mask);
-          })
-      ->UseManualTime();
+  add_row(
+      "peer/one_thread_per_query/" + to_string(mask) + "/" + square_name(extents),
+      [&cache, extents, mask](benchmark::State& state) {
+        run_one_thread_per_query(state, cache.get(Device::cuda(), extents), mask);
+      },
+      Clock::cuda_events);
 }
 
 }  // namespace qattn::bench

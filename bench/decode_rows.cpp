@@ -64,11 +64,11 @@ void register_device(TensorCache& cache, const Device& device, const std::vector
       if (kernel == "cpu/scalar") continue;  // a second or more for each token, and of no interest
       for (const Precision precision : {Precision::high, Precision::fast}) {
         const DecodeRow row{device, extents, precision, kernel, threads};
-        auto* added =
-            add_row(first_word("decode", threads) + "/" + kernel + "/" + to_string(precision) +
-                        "/" + decode_name(extents),
-                    [&cache, row](benchmark::State& state) { run_decode(state, cache, row); });
-        if (device.kind() == Device::Kind::cuda) added->UseManualTime();
+        add_row(
+            first_word("decode", threads) + "/" + kernel + "/" + to_string(precision) + "/" +
+                decode_name(extents),
+            [&cache, row](benchmark::State& state) { run_decode(state, cache, row); },
+            clock_of(device));
       }
     }
   }

@@ -38,9 +38,9 @@ void register_forward(TensorCache& cache, const ForwardRow& row) {
   const std::string name = first_word("forward", row.threads) + "/" + row.kernel + "/" +
                            to_string(row.precision) + "/" + to_string(row.mask) + "/" +
                            square_name(row.extents);
-  auto* added =
-      add_row(name, [&cache, row](benchmark::State& state) { run_forward(state, cache, row); });
-  if (row.device.kind() == Device::Kind::cuda) added->UseManualTime();
+  add_row(
+      name, [&cache, row](benchmark::State& state) { run_forward(state, cache, row); },
+      clock_of(row.device));
 }
 
 struct Shape {

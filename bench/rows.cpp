@@ -44,7 +44,7 @@ std::string first_word(const std::string& word, Threads threads) {
 }
 
 benchmark::internal::Benchmark* add_row(const std::string& name,
-                                        std::function<void(benchmark::State&)> run) {
+                                        std::function<void(benchmark::State&)> run, Clock clock) {
   const auto guarded = [run = std::move(run)](benchmark::State& state) {
     try {
       run(state);
@@ -52,9 +52,8 @@ benchmark::internal::Benchmark* add_row(const std::string& name,
       state.SkipWithError(error.what());
     }
   };
-  return benchmark::RegisterBenchmark(name.c_str(), guarded)
-      ->Unit(benchmark::kMicrosecond)
-      ->UseRealTime();
+  auto* added = benchmark::RegisterBenchmark(name.c_str(), guarded)->Unit(benchmark::kMicrosecond);
+  return clock == Clock::cuda_events ? added->UseManualTime() : added->UseRealTime();
 }
 
 void count_operations(benchmark::State& state, double operations_per_iteration, int threads) {

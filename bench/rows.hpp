@@ -86,9 +86,18 @@ int thread_count(Threads threads);
 /// "forward" or "forward_1".
 std::string first_word(const std::string& word, Threads threads);
 
+/// What a row's time is read from. (A row cannot have both: Google Benchmark 1.8 refuses it.)
+enum class Clock { real, cuda_events };
+
+/// The clock of rows that run on `device`.
+inline Clock clock_of(const Device& device) {
+  return device.kind() == Device::Kind::cuda ? Clock::cuda_events : Clock::real;
+}
+
 /// Registers a row; what `run` throws becomes the row's error.
 benchmark::internal::Benchmark* add_row(const std::string& name,
-                                        std::function<void(benchmark::State&)> run);
+                                        std::function<void(benchmark::State&)> run,
+                                        Clock clock = Clock::real);
 /// Sets the counter TOPS (or GBps) from the work of one iteration, and the counter threads.
 void count_operations(benchmark::State& state, double operations_per_iteration, int threads);
 void count_bytes(benchmark::State& state, double bytes_per_iteration, int threads);

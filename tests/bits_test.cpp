@@ -65,6 +65,10 @@ TEST_P(TierBits, EveryKindOfLength) {
   }
 }
 
+TEST_P(TierBits, MoreHeadsInAGroupThanRowsInATask) {
+  check(verify::random_problem({1, 3, 150, 300, 1, 32}, Mask::causal(), case_seed(0)));
+}
+
 TEST_P(TierBits, EveryKindOfScore) {
   std::uint64_t index = 0;
   for (const double score_sd : {1e-6, 0.1, 1.0, 5.0, 20.0, 1e3, 1e30}) {

@@ -164,7 +164,10 @@ TEST_P(Integers, LongRowsOfEqualScores) {
       fill(problem.v.data(), static_cast<std::int64_t>(problem.v.size()), value);
       for (const Precision precision : kPrecisions) {
         const Result result = run(problem, precision);
-        EXPECT_NEAR(result.out[0], 0.5 * value, 1e-4) << keys << " keys";
+        // float32 rounds once for every group of 128 keys that joins; CPU tiers join in two levels.
+        const double joins = static_cast<double>(keys) / 128;
+        const double rounding = kernel().on_cpu() ? 1e-4 : joins * 0x1p-24 * std::abs(0.5 * value);
+        EXPECT_NEAR(result.out[0], 0.5 * value, rounding) << keys << " keys";
         EXPECT_NEAR(result.lse[0], std::log(static_cast<double>(keys)), 1e-4) << keys << " keys";
       }
     }

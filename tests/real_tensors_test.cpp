@@ -10,11 +10,13 @@
 namespace qattn::test {
 namespace {
 
-// A layer with its reference, made once for all kernels.
+// A layer with its reference.
 struct Layer {
   verify::HostProblem problem;
   verify::Result reference;
 };
+
+const std::string kLayers[] = {"layer00", "layer18", "layer29"};
 
 const Layer& layer(const std::string& name) {
   static std::map<std::string, Layer> layers;
@@ -35,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, RealTensors, testing::ValuesIn(all_kernels()),
 
 TEST_P(RealTensors, WithinTheContract) {
   if (kernel().is_reference()) GTEST_SKIP() << "the reference is what the others are compared with";
-  for (const char* name : {"layer00", "layer18", "layer29"}) {
+  for (const std::string& name : kLayers) {
     const Layer& data = layer(name);
     for (const Precision precision : {Precision::high, Precision::fast}) {
       SCOPED_TRACE(name);

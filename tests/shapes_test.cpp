@@ -136,8 +136,8 @@ TEST_P(Shapes, RowsWithoutAVisibleKeyAreZero) {
 }
 
 TEST_P(Shapes, QueryHeadsShareTheRightKeyValueHead) {
-  constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{28, 4}, {12, 2}, {6, 3}, {8, 1},
-                                                              {5, 5},  {64, 8}, {9, 3}, {21, 7}};
+  constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {
+      {28, 4}, {12, 2}, {6, 3}, {8, 1}, {5, 5}, {64, 8}, {9, 3}, {21, 7}, {300, 1}};
   for (const auto& [heads_q, heads_kv] : kHeads) {
     for (const std::int64_t seq_q : {1, 19}) {
       HostProblem problem = blank_problem({2, seq_q, 23, heads_q, heads_kv, 16}, Mask::causal());

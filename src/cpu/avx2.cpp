@@ -7,11 +7,12 @@ namespace qattn::cpu {
 namespace {
 
 // Eight sums, two rows, an element and a product: within the 16 vector registers.
-using Operands = PanelOperands<Avx2Lanes, Pairs<Avx2Lanes>, 2, 4>;
+template <int kRowVectors>
+using Operands = PanelOperands<Avx2Lanes, Pairs<Avx2Lanes>, kRowVectors, 4>;
 
 }  // namespace
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avx2_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands>(work).run();
+  qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
 }

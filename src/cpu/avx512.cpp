@@ -6,11 +6,12 @@
 namespace qattn::cpu {
 namespace {
 
-using Operands = PanelOperands<Avx512Lanes, Pairs<Avx512Lanes>, 2, 8>;
+template <int kRowVectors>
+using Operands = PanelOperands<Avx512Lanes, Pairs<Avx512Lanes>, kRowVectors, 8>;
 
 }  // namespace
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avx512_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands>(work).run();
+  qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
 }

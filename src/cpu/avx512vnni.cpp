@@ -12,11 +12,12 @@ struct Avx512VnniLanes : Avx512Lanes {
   }
 };
 
-using Operands = PanelOperands<Avx512VnniLanes, Quads<Avx512VnniLanes>, 2, 8>;
+template <int kRowVectors>
+using Operands = PanelOperands<Avx512VnniLanes, Quads<Avx512VnniLanes>, kRowVectors, 8>;
 
 }  // namespace
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avx512vnni_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands>(work).run();
+  qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
 }

@@ -42,7 +42,7 @@ struct Tasks {
   RunWork run = nullptr;
   std::int64_t pairs = 0;  // (batch, kv head)
   std::int64_t rows = 0;   // per pair
-  std::int64_t rows_per_task = kRowsPerTask;
+  std::int64_t rows_per_task = 0;
   std::int64_t row_blocks = 0;
 
   void cut(std::int64_t threads) noexcept {
@@ -133,6 +133,7 @@ void drive(const core::Problem& problem, const core::RunContext& context, RunWor
   tasks.run = run;
   tasks.pairs = problem.batch * problem.heads_kv;
   tasks.rows = problem.seq_q * problem.group_size();
+  tasks.rows_per_task = max_task_rows(problem.head_dim);
   tasks.cut(threads);
   const std::size_t bytes = scratch_bytes(problem.head_dim);
   if (context.executor.run != nullptr) {

@@ -65,5 +65,5 @@ using Operands = PanelOperands<ScalarLanes, Pairs<ScalarLanes>, 4, 4>;
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_scalar_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands>(work).run();
+  qattn::cpu::Task<qattn::cpu::Operands, qattn::cpu::Operands>(work).run();
 }

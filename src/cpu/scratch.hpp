@@ -18,19 +18,20 @@ constexpr std::int64_t padded_columns(std::int64_t head_dim) noexcept {
   return (head_dim + kColumnPadding - 1) / kColumnPadding * kColumnPadding;
 }
 
-/// Bytes, a multiple of kScratchAlignment. 0.8 MB at head_dim 256, 0.4 MB at 128: a task and its
-/// share of K and V stay in a 2 MB L2.
+/// Bytes, a multiple of kScratchAlignment; 0.8 MB at head_dim 128 and at 256. Of those a task of
+/// few keys never touches the chunk state, so a task and its share of K and V stay in a 2 MB L2.
 constexpr std::size_t scratch_bytes(std::int64_t head_dim) noexcept {
   const std::int64_t columns = padded_columns(head_dim);
+  const std::int64_t rows = max_task_rows(head_dim);
   constexpr std::int64_t kWord = 2;   // bytes of the widest packed operand
   constexpr std::int64_t kDword = 4;  // bytes of scores, sums and float32 state
-  const std::int64_t q = kRowsPerTask * columns * kWord;
+  const std::int64_t q = rows * columns * kWord;
   const std::int64_t k_and_v = 2 * kGroupKeys * columns * kWord;
   const std::int64_t corrections = (kGroupKeys + 4 * columns) * kDword;
   const std::int64_t scores = kGroupKeys * kMaxBlockRows * kDword;
   const std::int64_t probabilities = kGroupKeys * kMaxBlockRows * kWord;
-  const std::int64_t row_values = (9 * kRowsPerTask + 3 * kMaxBlockRows) * kDword;
-  const std::int64_t states = 2 * kRowsPerTask * columns * kDword;
+  const std::int64_t row_values = (11 * rows + 3 * kMaxBlockRows) * kDword;
+  const std::int64_t states = 2 * rows * columns * kDword;
   return static_cast<std::size_t>(q + k_and_v + corrections + scores + probabilities + row_values +
                                   states);
 }

@@ -21,12 +21,15 @@ struct Work {
   std::int64_t batch = 0;
   std::int64_t head_kv = 0;
   std::int64_t row_begin = 0;
-  std::int64_t row_end = 0;      // at most row_begin + kRowsPerTask
+  std::int64_t row_end = 0;      // at most row_begin + max_task_rows(head_dim)
   std::byte* scratch = nullptr;  // scratch_bytes(head_dim) bytes, 64-byte aligned
 };
 
-/// Rows of a task at most: K and V are packed once per task and reused by all of its rows.
-inline constexpr std::int64_t kRowsPerTask = 256;
+/// Rows of a task at most: K and V are packed once per task and reused by all of its rows, whose
+/// state must stay in the L2 cache meanwhile.
+constexpr std::int64_t max_task_rows(std::int64_t head_dim) noexcept {
+  return head_dim <= 128 ? 512 : 256;
+}
 
 using RunWork = void (*)(const Work&);
 

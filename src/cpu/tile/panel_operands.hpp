@@ -161,8 +161,9 @@ struct PanelOperands {
 
   // Stores the probabilities of kStep keys for row vector v and adds them to `sums`.
   template <Codes kCodes>
-  static void put(std::int32_t* probabilities, int v, int step, const Ints (&codes)[kStep],
-                  Ints (&sums)[Elements::operands(kCodes)]) {
+  [[gnu::always_inline]] static void put(std::int32_t* probabilities, int v, int step,
+                                         const Ints (&codes)[kStep],
+                                         Ints (&sums)[Elements::operands(kCodes)]) {
     constexpr int kOperands = Elements::operands(kCodes);
     Ints packed[kOperands];
     Elements::template pack<kCodes>(packed, codes);

@@ -230,5 +230,24 @@ inline void accumulate_output(float* output, const std::int32_t* probabilities,
       });
 }
 
+// Joins the state of a later stretch of keys to that of the earlier ones.
+template <class Operands>
+inline void merge_states(const SoftmaxState& state, const SoftmaxState& later, const float* factor,
+                         std::int64_t head_dim) {
+  using Lanes = typename Operands::Lanes;
+  const auto rescale = update<Operands>(state.maximum, later.maximum, factor);
+  typename Lanes::Floats arriving[Operands::kRowVectors];
+  for_row_vectors<Operands>([&](int v, int row) { arriving[v] = Lanes::load(later.sum + row); });
+  accumulate_sum<Operands>(state.sum, arriving, rescale);
+  for (std::int64_t d = 0; d < head_dim; ++d) {
+    for_row_vectors<Operands>([&](int v, int row) {
+      const std::int64_t at = d * Operands::kBlockRows + row;
+      Lanes::store(state.output + at,
+                   Lanes::fma(Lanes::load(later.output + at), rescale.new_weight[v],
+                              Lanes::load(state.output + at) * rescale.old_weight[v]));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace qattn::cpu

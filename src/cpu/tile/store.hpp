@@ -80,65 +80,53 @@ inline float log_sum_exp(const ScoreFactor& c, float maximum, float sum) {
   return static_cast<float>(c.natural * score + std::log(static_cast<double>(sum) / 65280.0));
 }
 
-// Rows of the caller's, by their number in the task.
-struct OutputRows {
-  const core::Problem& problem;
-  const Work& work;
-  std::int64_t group_size = problem.group_size();
-
-  std::int64_t query(std::int64_t row) const { return (work.row_begin + row) / group_size; }
-  std::int64_t head(std::int64_t row) const {
-    return work.head_kv * group_size + (work.row_begin + row) % group_size;
-  }
-  float* output(std::int64_t row) const {
-    return problem.out.row(work.batch, query(row), head(row));
-  }
-};
-
 // lse, and the rows that normalize() cannot give: without visible keys, or with a score factor that
 // is not finite.
-template <class Operands>
-inline void finish_row(const OutputRows& rows, const TaskMemory<Operands>& memory,
-                       std::int64_t row) {
-  const core::Problem& problem = rows.problem;
-  float* lse = problem.lse_row(rows.work.batch, rows.head(row));
+template <class Memory>
+inline void finish_row(const Work& work, const Memory& memory, std::int64_t row) {
+  const core::Problem& problem = *work.problem;
+  const std::int64_t query = memory.query[row];
+  const std::int64_t head = memory.head[row];
   const bool empty = memory.visible[row] == 0;
   const bool finite = memory.finite[row] != 0;
   if (empty || !finite) {
-    fill_row(rows.output(row), empty ? 0.0F : __builtin_nanf(""), problem.head_dim);
+    fill_row(problem.out.row(work.batch, query, head), empty ? 0.0F : __builtin_nanf(""),
+             problem.head_dim);
   }
+  float* lse = problem.lse_row(work.batch, head);
   if (lse == nullptr) return;
-  float& result = lse[rows.query(row)];
   if (empty) {
-    result = -__builtin_inff();
+    lse[query] = -__builtin_inff();
   } else if (!finite) {
-    result = __builtin_nanf("");
+    lse[query] = __builtin_nanf("");
   } else {
-    result = log_sum_exp(score_factor(problem, rows.head(row), rows.work.head_kv),
-                         memory.total.maximum[row], memory.total.sum[row]);
+    lse[query] = log_sum_exp(score_factor(problem, head, work.head_kv), memory.total.maximum[row],
+                             memory.total.sum[row]);
   }
 }
 
 // Writes the rows of the block that starts at row `first` of the task.
-template <class Operands>
-inline void store_rows(const Work& work, const TaskMemory<Operands>& memory, std::int64_t first) {
+template <class Operands, class Memory>
+inline void store_rows(const Work& work, const Memory& memory, std::int64_t first) {
   const core::Problem& problem = *work.problem;
-  const OutputRows rows{problem, work};
   const std::int64_t left = work.row_end - work.row_begin - first;
   const std::int64_t count = left < Operands::kBlockRows ? left : Operands::kBlockRows;
   float* output = memory.total.output + first * padded_columns(problem.head_dim);
   const float v_scale = problem.seq_k == 0 ? 0.0F : problem.v.scale[work.head_kv];
   normalize<Operands>(output, memory.total.sum + first, v_scale, problem.head_dim);
+  const auto row_of_output = [&](std::int64_t row) {
+    return problem.out.row(work.batch, memory.query[first + row], memory.head[first + row]);
+  };
   std::int64_t i = 0;
   for (; i + kSquare <= count; i += kSquare) {
-    float* const to[kSquare] = {rows.output(first + i), rows.output(first + i + 1),
-                                rows.output(first + i + 2), rows.output(first + i + 3)};
+    float* const to[kSquare] = {row_of_output(i), row_of_output(i + 1), row_of_output(i + 2),
+                                row_of_output(i + 3)};
     store_four_rows(to, output + i, Operands::kBlockRows, problem.head_dim);
   }
   for (; i < count; ++i) {
-    store_row(rows.output(first + i), output + i, Operands::kBlockRows, problem.head_dim);
+    store_row(row_of_output(i), output + i, Operands::kBlockRows, problem.head_dim);
   }
-  for (i = 0; i < count; ++i) finish_row(rows, memory, first + i);
+  for (i = 0; i < count; ++i) finish_row(work, memory, first + i);
 }
 
 }  // namespace

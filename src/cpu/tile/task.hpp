@@ -19,7 +19,9 @@
 namespace qattn::cpu {
 namespace {
 
-template <class Operands>
+// `Block` computes row blocks; `Tail` a last block of few rows, such as the whole of a decoding
+// step. Both pack keys and values alike.
+template <class Block, class Tail>
 class Task {
  public:
   explicit Task(const Work& work)
@@ -32,7 +34,9 @@ class Task {
 
   void run() {
     set_row_constants();
-    for (std::int64_t block = 0; block < blocks_; ++block) pack_queries(block);
+    for (std::int64_t block = 0; block < blocks_; ++block) {
+      with_operands(block, [&]<class Operands>(Operands) { pack_queries<Operands>(block); });
+    }
     reset(memory_.total);
     const std::int64_t keys = memory_.visible[rows_ - 1];  // later rows never see fewer
     for (std::int64_t chunk = 0; chunk < keys; chunk += kChunkKeys) {
@@ -46,52 +50,81 @@ class Task {
           if (memory_.visible[block * kRows + kRows - 1] <= group + kGroupKeys) {
             prefetch_output(block);
           }
-          attend(state, block, group);
+          with_operands(block,
+                        [&]<class Operands>(Operands) { attend<Operands>(state, block, group); });
         }
       }
       if (chunk != 0) merge(chunk);
     }
     for (std::int64_t block = 0; block < blocks_; ++block) {
-      store_rows<Operands>(work_, memory_, block * kRows);
+      with_operands(block, [&]<class Operands>(Operands) {
+        store_rows<Operands>(work_, memory_, block * kRows);
+      });
     }
   }
 
  private:
-  static constexpr std::int64_t kRows = Operands::kBlockRows;
+  static constexpr std::int64_t kRows = Block::kBlockRows;
   static constexpr std::int64_t kLine = 64;  // bytes of a cache line
 
-  void set_row_constants() {
-    const std::int64_t group_size = problem_.group_size();
-    for (std::int64_t row = 0; row < blocks_ * kRows; ++row) {
-      const std::int64_t r = work_.row_begin + (row < rows_ ? row : rows_ - 1);
-      memory_.visible[row] = static_cast<std::int32_t>(problem_.visible_keys(r / group_size));
-      if (row >= group_size && row < rows_) {  // the heads repeat
-        memory_.factor[row] = memory_.factor[row - group_size];
-        memory_.lowest[row] = memory_.lowest[row - group_size];
-        memory_.negated[row] = memory_.negated[row - group_size];
-        memory_.finite[row] = memory_.finite[row - group_size];
-        continue;
-      }
-      const std::int64_t head = work_.head_kv * group_size + r % group_size;
-      const ScoreFactor c = score_factor(problem_, head, work_.head_kv);
-      memory_.factor[row] = c.exponent;
-      memory_.lowest[row] = kLowestExponent / c.exponent;
-      memory_.negated[row] = c.negative ? 1.0F : 0.0F;
-      memory_.finite[row] = c.finite ? 1.0F : 0.0F;
-      any_negated_ = any_negated_ || c.negative;
+  template <class F>
+  void with_operands(std::int64_t block, F f) {
+    if (rows_ - block * kRows <= Tail::kBlockRows) {
+      f(Tail{});
+    } else {
+      f(Block{});
     }
   }
 
-  void pack_queries(std::int64_t block) {
-    const std::int8_t* rows[kRows];
+  void set_row_constants() {
     const std::int64_t group_size = problem_.group_size();
-    for (std::int64_t i = 0; i < kRows; ++i) {
-      const std::int64_t row = block * kRows + i;
-      const std::int64_t r = work_.row_begin + row;
-      const std::int64_t head = work_.head_kv * group_size + r % group_size;
-      rows[i] = row < rows_ ? problem_.q.row(work_.batch, r / group_size, head) : kZeroRow;
+    std::int64_t query = work_.row_begin / group_size;
+    std::int64_t head_of_group = work_.row_begin % group_size;
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      memory_.query[row] = static_cast<std::int32_t>(query);
+      memory_.head[row] = static_cast<std::int32_t>(work_.head_kv * group_size + head_of_group);
+      memory_.visible[row] = static_cast<std::int32_t>(problem_.visible_keys(query));
+      if (row < group_size) {
+        set_factor(row);
+      } else {
+        copy_factor(row, row - group_size);  // the heads repeat
+      }
+      if (++head_of_group == group_size) {
+        head_of_group = 0;
+        ++query;
+      }
     }
-    Operands::pack_queries(memory_.queries + block * Operands::query_elements(head_dim_), rows,
+    for (std::int64_t row = rows_; row < blocks_ * kRows; ++row) {
+      memory_.visible[row] = memory_.visible[rows_ - 1];
+      copy_factor(row, rows_ - 1);
+    }
+  }
+
+  void set_factor(std::int64_t row) {
+    const ScoreFactor c = score_factor(problem_, memory_.head[row], work_.head_kv);
+    memory_.factor[row] = c.exponent;
+    memory_.lowest[row] = kLowestExponent / c.exponent;
+    memory_.negated[row] = c.negative ? 1.0F : 0.0F;
+    memory_.finite[row] = c.finite ? 1.0F : 0.0F;
+    any_negated_ = any_negated_ || c.negative;
+  }
+
+  void copy_factor(std::int64_t row, std::int64_t from) {
+    memory_.factor[row] = memory_.factor[from];
+    memory_.lowest[row] = memory_.lowest[from];
+    memory_.negated[row] = memory_.negated[from];
+    memory_.finite[row] = memory_.finite[from];
+  }
+
+  template <class Operands>
+  void pack_queries(std::int64_t block) {
+    const std::int8_t* rows[Operands::kBlockRows];
+    for (std::int64_t i = 0; i < Operands::kBlockRows; ++i) {
+      const std::int64_t row = block * kRows + i;
+      rows[i] = row < rows_ ? problem_.q.row(work_.batch, memory_.query[row], memory_.head[row])
+                            : kZeroRow;
+    }
+    Operands::pack_queries(memory_.queries + block * Block::query_elements(head_dim_), rows,
                            head_dim_);
   }
 
@@ -100,14 +133,14 @@ class Task {
     const int keys =
         static_cast<int>(keys_end - group < kGroupKeys ? keys_end - group : kGroupKeys);
     const auto set_rows = [&](const core::InputRef& tensor) {
-      for (int i = 0; i < kGroupKeys; ++i) {
-        rows[i] = i < keys ? tensor.row(work_.batch, group + i, work_.head_kv) : kZeroRow;
-      }
+      const std::int8_t* row = tensor.row(work_.batch, group, work_.head_kv);
+      for (int i = 0; i < keys; ++i) rows[i] = row + i * tensor.strides.seq;
+      for (int i = keys; i < kGroupKeys; ++i) rows[i] = kZeroRow;
     };
     set_rows(problem_.k);
-    Operands::pack_keys(memory_.keys, memory_.key_starts, rows, keys, head_dim_);
+    Block::pack_keys(memory_.keys, memory_.key_starts, rows, keys, head_dim_);
     set_rows(problem_.v);
-    Operands::pack_values(memory_.values, rows, keys, head_dim_);
+    Block::pack_values(memory_.values, rows, keys, head_dim_);
     started_keys_ = 0;
   }
 
@@ -129,10 +162,10 @@ class Task {
 
   // The rows that the block will store, before its last group is computed.
   [[gnu::always_inline]] void prefetch_output(std::int64_t block) const {
-    const OutputRows rows{problem_, work_};
-    for (std::int64_t i = 0; i < kRows && block * kRows + i < rows_; ++i) {
-      const float* row = rows.output(block * kRows + i);
-      for (std::int64_t d = 0; d < head_dim_; d += kLine / 4) __builtin_prefetch(row + d, 1, 2);
+    const std::int64_t end = (block + 1) * kRows < rows_ ? (block + 1) * kRows : rows_;
+    for (std::int64_t row = block * kRows; row < end; ++row) {
+      const float* to = problem_.out.row(work_.batch, memory_.query[row], memory_.head[row]);
+      for (std::int64_t d = 0; d < head_dim_; d += kLine / 4) __builtin_prefetch(to + d, 1, 2);
     }
   }
 
@@ -153,11 +186,12 @@ class Task {
     return block;
   }
 
+  template <class Operands>
   void attend(const SoftmaxState& state, std::int64_t block, std::int64_t group) {
     const std::int64_t row = block * kRows;
     const int least = count_keys(row, group);
-    const int keys =
-        static_cast<int>(round_up(memory_.group_keys[kRows - 1], Operands::kKeyQuantum));
+    const int keys = static_cast<int>(
+        round_up(static_cast<int>(memory_.group_keys[kRows - 1]), Operands::kKeyQuantum));
     float* scores = memory_.scores;
     Operands::scores(scores, block_rows(block).queries, memory_.keys, memory_.key_starts, keys,
                      head_dim_);
@@ -168,9 +202,9 @@ class Task {
     const auto rescale =
         update<Operands>(state.maximum + row, memory_.group_maximum, memory_.factor + row);
     if (masked) {
-      quantize_and_accumulate<true>(state, block, group, keys, rescale);
+      quantize_and_accumulate<Operands, true>(state, block, group, keys, rescale);
     } else {
-      quantize_and_accumulate<false>(state, block, group, keys, rescale);
+      quantize_and_accumulate<Operands, false>(state, block, group, keys, rescale);
     }
   }
 
@@ -188,33 +222,33 @@ class Task {
   BlockRows block_rows(std::int64_t block) const {
     const std::int64_t row = block * kRows;
     return {memory_.factor + row, memory_.lowest + row, memory_.negated + row,
-            memory_.queries + block * Operands::query_elements(head_dim_)};
+            memory_.queries + block * Block::query_elements(head_dim_)};
   }
 
-  template <bool kMasked>
+  template <class Operands, bool kMasked>
   void quantize_and_accumulate(const SoftmaxState& state, std::int64_t block, std::int64_t group,
                                int keys, const Rescale<Operands>& rescale) {
     const bool first_group = group == 0;  // where models put their attention sink
     if (problem_.precision == Precision::high || first_group) {
-      quantize<Codes::words, kMasked>(block, keys);
-      return accumulate<Codes::words>(state, block, keys, rescale);
+      quantize<Operands, Codes::words, kMasked>(block, keys);
+      return accumulate<Operands, Codes::words>(state, block, keys, rescale);
     }
-    quantize<Codes::bytes, kMasked>(block, keys);
+    quantize<Operands, Codes::bytes, kMasked>(block, keys);
     if (!any_needs_words<Operands>(memory_.group_sum, memory_.group_keys)) {
-      return accumulate<Codes::bytes>(state, block, keys, rescale);
+      return accumulate<Operands, Codes::bytes>(state, block, keys, rescale);
     }
-    quantize<Codes::mixed, kMasked>(block, keys);
-    accumulate<Codes::mixed>(state, block, keys, rescale);
+    quantize<Operands, Codes::mixed, kMasked>(block, keys);
+    accumulate<Operands, Codes::mixed>(state, block, keys, rescale);
   }
 
-  template <Codes kCodes, bool kMasked>
+  template <class Operands, Codes kCodes, bool kMasked>
   void quantize(std::int64_t block, int keys) {
     cpu::quantize<Operands, kCodes, kMasked>(block_rows(block), memory_.group_maximum,
                                              memory_.group_keys, memory_.scores, keys,
                                              memory_.probabilities, memory_.group_sum);
   }
 
-  template <Codes kCodes>
+  template <class Operands, Codes kCodes>
   void accumulate(const SoftmaxState& state, std::int64_t block, int keys,
                   const Rescale<Operands>& rescale) {
     if (Operands::kStartsValues && kCodes != Codes::bytes && started_keys_ != keys) {
@@ -227,7 +261,7 @@ class Task {
       arriving[v] = Lanes::to_floats(Lanes::load(memory_.group_sum + row));
     });
     accumulate_sum<Operands>(state.sum + block * kRows, arriving, rescale);
-    float* output = state.output + block * output_elements();
+    float* output = state.block(block * kRows, head_dim_).output;
     const auto add = rescale.unchanged ? accumulate_output<Operands, kCodes, true>
                                        : accumulate_output<Operands, kCodes, false>;
     add(output, memory_.probabilities, memory_.values, memory_.value_starts, keys, head_dim_,
@@ -236,24 +270,13 @@ class Task {
 
   // Joins the state of a chunk to the total, for the row blocks that saw the chunk.
   void merge(std::int64_t chunk) {
-    using Lanes = typename Operands::Lanes;
     for (std::int64_t block = first_block(chunk); block < blocks_; ++block) {
       const std::int64_t row = block * kRows;
-      const auto rescale = update<Operands>(memory_.total.maximum + row,
-                                            memory_.chunk.maximum + row, memory_.factor + row);
-      typename Lanes::Floats arriving[Operands::kRowVectors];
-      for_row_vectors<Operands>(
-          [&](int v, int first) { arriving[v] = Lanes::load(memory_.chunk.sum + row + first); });
-      accumulate_sum<Operands>(memory_.total.sum + row, arriving, rescale);
-      const float* from = memory_.chunk.output + block * output_elements();
-      float* to = memory_.total.output + block * output_elements();
-      for (std::int64_t d = 0; d < head_dim_; ++d) {
-        for_row_vectors<Operands>([&](int v, int first) {
-          float* o = to + d * kRows + first;
-          Lanes::store(o, Lanes::fma(Lanes::load(from + d * kRows + first), rescale.new_weight[v],
-                                     Lanes::load(o) * rescale.old_weight[v]));
-        });
-      }
+      with_operands(block, [&]<class Operands>(Operands) {
+        merge_states<Operands>(memory_.total.block(row, head_dim_),
+                               memory_.chunk.block(row, head_dim_), memory_.factor + row,
+                               head_dim_);
+      });
     }
   }
 
@@ -262,7 +285,7 @@ class Task {
   const std::int64_t head_dim_;
   const std::int64_t rows_;
   const std::int64_t blocks_;
-  TaskMemory<Operands> memory_;
+  TaskMemory<Block> memory_;
   bool any_negated_ = false;
   int started_keys_ = 0;  // keys that value_starts of the current group covers
 };

@@ -15,6 +15,11 @@ struct SoftmaxState {
   float* maximum;  // [row] kInteger + largest score; kHidden before the first visible key
   float* sum;      // [row] sum of probabilities, in units of 1/65280 of the maximum's
   float* output;   // [block][d][row in block] sum of probability * value, in the same unit
+
+  // The part of the block that starts at `row`.
+  SoftmaxState block(std::int64_t row, std::int64_t head_dim) const {
+    return {maximum + row, sum + row, output + row * padded_columns(head_dim)};
+  }
 };
 
 template <class Operands>
@@ -25,6 +30,8 @@ struct TaskMemory {
   float* negated;         // [row] 1 where the score factor is negative, else 0
   float* finite;          // [row] 1 where the score factor is finite, else 0
   std::int32_t* visible;  // [row] keys
+  std::int32_t* query;    // [row] of the tensor; not of padding rows
+  std::int32_t* head;     // [row] query head of the tensor; not of padding rows
   std::int32_t* queries;  // [block] packed
   SoftmaxState total;
   SoftmaxState chunk;
@@ -50,6 +57,8 @@ struct TaskMemory {
     take(negated, padded_rows);
     take(finite, padded_rows);
     take(visible, padded_rows);
+    take(query, padded_rows);
+    take(head, padded_rows);
     take(queries, padded_rows / kRows * Operands::query_elements(head_dim));
     for (SoftmaxState* state : {&total, &chunk}) {
       take(state->maximum, padded_rows);
