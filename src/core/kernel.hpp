@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,7 @@ struct Kernel {
   RunFunction run = nullptr;              // null: not compiled into this binary
   WorkspaceFunction workspace = nullptr;  // null: needs none
   std::string_view absent_reason;         // why run is null
+  std::int64_t preferred_rows = 0;        // with fewer in a (batch, kv head) pair others come first
   bool automatic = true;                  // false: runs only when forced (the reference)
 };
 

@@ -6,106 +6,12 @@
 #include <limits>
 #include <string>
 
-#include "qattn/error.hpp"
+#include "core/view.hpp"
 
 namespace qattn::core {
 namespace {
 
-// Tokens, heads and batch entries are counted in 32 bits inside kernels.
-constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxHeadDim = 256;
-
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
-
-std::string to_text(const Shape& s) {
-  return "(" + std::to_string(s.batch) + ", " + std::to_string(s.seq) + ", " +
-         std::to_string(s.heads) + ", " + std::to_string(s.head_dim) + ")";
-}
-
-void check_extents(const std::string& name, const Shape& shape) {
-  for (const std::int64_t extent : {shape.batch, shape.seq, shape.heads, shape.head_dim}) {
-    if (extent < 0 || extent > kMaxExtent) {
-      refuse(name + ".shape is " + to_text(shape) + " (allowed: extents from 0 to 2147483647)");
-    }
-  }
-}
-
-// A dimension of a tensor: its extent and the stride that the view gives.
-struct Dimension {
-  const char* name;
-  std::int64_t extent;
-  std::int64_t stride;
-};
-
-// Strides for the kernels: those of dimensions with one entry replaced by contiguous ones, the rest
-// checked. `span` receives the distance from the first to one past the last element.
-Strides normalise_strides(const std::string& name, const Shape& shape, const Strides& strides,
-                          std::int64_t element_bytes, std::int64_t* span) {
-  std::array<Dimension, 3> dimensions = {{{"heads", shape.heads, strides.heads},
-                                          {"seq", shape.seq, strides.seq},
-                                          {"batch", shape.batch, strides.batch}}};
-  std::int64_t inner = shape.head_dim;  // elements spanned by the dimensions inside this one
-  const bool empty = shape.batch == 0 || shape.seq == 0 || shape.heads == 0;
-  for (Dimension& d : dimensions) {
-    if (d.extent <= 1 || empty) {
-      d.stride = inner;
-      continue;
-    }
-    if (d.stride <= 0) {
-      refuse(name + ".strides." + d.name + " is " + std::to_string(d.stride) +
-             " for a dimension of " + std::to_string(d.extent) +
-             " entries (allowed: positive strides; a product of extents must fit 63 bits)");
-    }
-    std::int64_t reach = 0;
-    if (__builtin_mul_overflow(d.stride, d.extent - 1, &reach) ||
-        __builtin_add_overflow(inner, reach, &inner) ||
-        inner > std::numeric_limits<std::int64_t>::max() / element_bytes) {
-      refuse(name + ".strides." + d.name + " is " + std::to_string(d.stride) + " for " +
-             std::to_string(d.extent) +
-             " entries (allowed: a tensor that spans less than 2^63 bytes)");
-    }
-  }
-  *span = empty ? 0 : inner;
-  return {dimensions[2].stride, dimensions[1].stride, dimensions[0].stride};
-}
-
-// Distinct entries of an output must not share memory: sorted by stride, each dimension must step
-// over everything inside it.
-void check_output_strides(const Shape& shape, const Strides& strides) {
-  std::array<Dimension, 3> dimensions = {{{"heads", shape.heads, strides.heads},
-                                          {"seq", shape.seq, strides.seq},
-                                          {"batch", shape.batch, strides.batch}}};
-  std::sort(dimensions.begin(), dimensions.end(), [](const Dimension& a, const Dimension& b) {
-    return a.stride != b.stride ? a.stride < b.stride : a.extent < b.extent;
-  });
-  std::int64_t inner = shape.head_dim;
-  for (const Dimension& d : dimensions) {
-    if (d.extent <= 1) continue;
-    if (d.stride < inner) {
-      refuse(std::string("out.strides.") + d.name + " is " + std::to_string(d.stride) +
-             " (allowed: at least " + std::to_string(inner) +
-             ", so that no two entries share memory)");
-    }
-    inner = d.stride * (d.extent - 1) + inner;
-  }
-}
-
-// A range of bytes that an argument occupies.
-struct Range {
-  const char* name;
-  const void* data;
-  std::int64_t bytes;
-};
-
-bool overlap(const Range& a, const Range& b) {
-  if (a.bytes == 0 || b.bytes == 0 || a.data == nullptr || b.data == nullptr) return false;
-  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data);
-  const auto b_begin = reinterpret_cast<std::uintptr_t>(b.data);
-  return a_begin < b_begin + static_cast<std::uintptr_t>(b.bytes) &&
-         b_begin < a_begin + static_cast<std::uintptr_t>(a.bytes);
-}
 
 // Entries that a scale array holds for a tensor, for the overlap test.
 std::int64_t scale_entries(const Scale& scale, const Shape& shape) {
@@ -350,7 +256,7 @@ Problem make_problem(const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor&
   const Strides v_strides = normalise_strides("v", v.shape, v.strides, 1, &v_span);
   const Strides out_strides =
       normalise_strides("out", out.shape, out.strides, kFloatBytes, &out_span);
-  if (!p.empty()) check_output_strides(out.shape, out_strides);
+  if (!p.empty()) check_output_strides("out", out.shape, out_strides);
 
   p.q = {static_cast<const std::int8_t*>(q.data), q_strides, q.scale.data};
   p.k = {static_cast<const std::int8_t*>(k.data), k_strides, k.scale.data};

@@ -101,6 +101,8 @@ struct Problem {
   bool empty() const noexcept { return batch == 0 || seq_q == 0 || heads_q == 0; }
   /// Query heads that share a key/value head. heads_kv is positive unless the problem is empty.
   std::int64_t group_size() const noexcept { return heads_q / heads_kv; }
+  /// Rows of a (batch, kv head) pair: every query of every query head of the group.
+  std::int64_t rows() const noexcept { return heads_q == 0 ? 0 : seq_q * group_size(); }
   /// Keys that query i sees are [0, visible_keys(i)).
   std::int64_t visible_keys(std::int64_t i) const noexcept {
     if (mask == Mask::Kind::full) return seq_k;

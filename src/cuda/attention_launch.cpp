@@ -21,6 +21,12 @@ std::size_t head_dim_index(std::int64_t head_dim) noexcept {
   return index;
 }
 
+/// Largest power of two that divides `value`; 256 for 0.
+std::uint64_t power_of_two_in(std::int64_t value) noexcept {
+  const auto bits = static_cast<std::uint64_t>(value);
+  return bits == 0 ? 256 : bits & (~bits + 1);
+}
+
 /// Alignment, in elements of `element_bytes`, that an address and the strides in use share: the
 /// largest power of two that divides them all, in bytes.
 std::uint64_t shared_alignment(const void* data, const Strides& strides, const Shape& shape,
@@ -32,7 +38,7 @@ std::uint64_t shared_alignment(const void* data, const Strides& strides, const S
   add(shape.batch, strides.batch);
   add(shape.seq, strides.seq);
   add(shape.heads, strides.heads);
-  return bits == 0 ? 256 : bits & (~bits + 1);
+  return power_of_two_in(static_cast<std::int64_t>(bits));
 }
 
 AttentionInput input_of(const core::InputRef& ref, const Shape& shape) noexcept {
@@ -42,7 +48,10 @@ AttentionInput input_of(const core::InputRef& ref, const Shape& shape) noexcept 
   input.seq_stride = ref.strides.seq;
   input.head_stride = ref.strides.heads;
   input.scale = ref.scale;
-  const std::uint64_t alignment = shared_alignment(ref.data, ref.strides, shape, 1);
+  // The head_dim counts too: a copy of 16 bytes never reaches past the end of a row, so that no
+  // byte outside the tensor is touched even by a copy that would ignore it.
+  const std::uint64_t alignment =
+      std::min(shared_alignment(ref.data, ref.strides, shape, 1), power_of_two_in(shape.head_dim));
   input.alignment = alignment >= 16  ? Alignment::bytes_16
                     : alignment >= 4 ? Alignment::bytes_4
                                      : Alignment::bytes_1;

@@ -12,6 +12,11 @@ bool usable(const Kernel& kernel, const Selection& s) noexcept {
          (s.problem == nullptr || core::supports(kernel.limits, *s.problem) == core::Support::yes);
 }
 
+// A kernel whose blocks the problem would leave mostly idle.
+bool too_large_for(const Kernel& kernel, const Selection& s) noexcept {
+  return s.problem != nullptr && s.problem->rows() < kernel.preferred_rows;
+}
+
 const char* kind_name(Device::Kind kind) { return kind == Device::Kind::cpu ? "CPU" : "CUDA"; }
 
 const Kernel* find(std::span<const Kernel> table, std::string_view name) noexcept {
@@ -65,10 +70,13 @@ const Kernel* select(const Selection& s) noexcept {
     const Kernel* kernel = find(s.table, s.forced);
     return kernel != nullptr && usable(*kernel, s) ? kernel : nullptr;
   }
+  const Kernel* fallback = nullptr;
   for (const Kernel& kernel : s.table) {
-    if (kernel.automatic && usable(kernel, s)) return &kernel;
+    if (!kernel.automatic || !usable(kernel, s)) continue;
+    if (!too_large_for(kernel, s)) return &kernel;
+    if (fallback == nullptr) fallback = &kernel;
   }
-  return nullptr;
+  return fallback;
 }
 
 std::string refusal(const Kernel& kernel, const Selection& s) {
@@ -91,8 +99,10 @@ Explanation explain(const Selection& s) {
     KernelStatus status{std::string(kernel.name), false, refusal(kernel, s)};
     if (status.reason.empty()) {
       status.usable = true;
-      status.reason = s.forced.empty() ? "runs only when forced"
-                                       : "\"" + std::string(s.forced) + "\" is forced";
+      status.reason = !s.forced.empty()  ? "\"" + std::string(s.forced) + "\" is forced"
+                      : kernel.automatic ? "faster from " + std::to_string(kernel.preferred_rows) +
+                                               " rows on (queries times heads of a group)"
+                                         : "runs only when forced";
     }
     explanation.passed_over.push_back(std::move(status));
   }

@@ -7,7 +7,7 @@
 // that its name can be kept while all else in the object is made local.
 #define QATTN_CPU_KERNEL(kernel, processor, flags) \
   extern "C" void qattn_cpu_##kernel##_run(const qattn::cpu::Work&);
-#define QATTN_CUDA_KERNEL(kernel, architectures, needed)            \
+#define QATTN_CUDA_KERNEL(kernel, architectures, needed, rows)      \
   namespace qattn::cuda {                                           \
   void run_##kernel(const core::Problem&, const core::RunContext&); \
   }
@@ -36,11 +36,13 @@ constexpr Kernel cpu_kernel(std::string_view name, std::string_view flags, core:
   return kernel;
 }
 
-constexpr Kernel cuda_kernel(std::string_view name, core::Feature needed, core::RunFunction run) {
+constexpr Kernel cuda_kernel(std::string_view name, core::Feature needed, std::int64_t rows,
+                             core::RunFunction run) {
   Kernel kernel;
   kernel.name = name;
   kernel.device = Device::Kind::cuda;
   kernel.needs = core::FeatureSet{}.with(needed);
+  kernel.preferred_rows = rows;
   kernel.run = run;
   if (run == nullptr) kernel.absent_reason = "this build has no CUDA kernels";
   return kernel;
@@ -69,8 +71,8 @@ constexpr Kernel reference_kernel(std::string_view name, core::RunFunction run) 
 
 #define QATTN_CPU_KERNEL(kernel, processor, flags) \
   cpu_kernel("cpu/" #kernel, flags, QATTN_RUN_ON_##processor(qattn_cpu_##kernel##_run)),
-#define QATTN_CUDA_KERNEL(kernel, architectures, needed) \
-  cuda_kernel("cuda/" #kernel, core::Feature::needed, QATTN_RUN_ON_CUDA(cuda::run_##kernel)),
+#define QATTN_CUDA_KERNEL(kernel, architectures, needed, rows) \
+  cuda_kernel("cuda/" #kernel, core::Feature::needed, rows, QATTN_RUN_ON_CUDA(cuda::run_##kernel)),
 #define QATTN_REFERENCE_KERNEL(kernel) \
   reference_kernel("reference/" #kernel, &reference::run_##kernel),
 

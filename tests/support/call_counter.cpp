@@ -13,7 +13,7 @@
 #else
 #define QATTN_TEST_IF_x86_64(code)
 #endif
-#define QATTN_CUDA_KERNEL(kernel, architectures, feature)
+#define QATTN_CUDA_KERNEL(kernel, architectures, feature, rows)
 #define QATTN_REFERENCE_KERNEL(kernel)
 
 #define QATTN_TEST_WRAP(kernel)                                                   \

@@ -210,11 +210,12 @@ class Task {
 
   // Sets the visible keys of every row in the group and returns the least.
   int count_keys(std::int64_t row, std::int64_t group) {
+    constexpr auto kAll = static_cast<std::int32_t>(kGroupKeys);
+    const auto first = static_cast<std::int32_t>(group);
     for (std::int64_t i = 0; i < kRows; ++i) {
-      const std::int64_t keys = memory_.visible[row + i] - group;
-      memory_.group_keys[i] = static_cast<float>(keys < 0            ? 0
-                                                 : keys < kGroupKeys ? keys
-                                                                     : kGroupKeys);
+      std::int32_t keys = memory_.visible[row + i] - first;
+      keys = keys < 0 ? 0 : keys;
+      memory_.group_keys[i] = static_cast<float>(keys < kAll ? keys : kAll);
     }
     return static_cast<int>(memory_.group_keys[0]);
   }
@@ -238,7 +239,7 @@ class Task {
       return accumulate<Operands, Codes::bytes>(state, block, keys, rescale);
     }
     quantize<Operands, Codes::mixed, kMasked>(block, keys);
-    accumulate<Operands, Codes::mixed>(state, block, keys, rescale);
+    accumulate<Operands, Codes::words>(state, block, keys, rescale);  // they are stored alike
   }
 
   template <class Operands, Codes kCodes, bool kMasked>

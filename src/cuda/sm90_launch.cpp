@@ -1,0 +1,25 @@
+// The kernels of cuda/sm90 and their launcher.
+#include "cuda/attention_launch.hpp"
+#include "cuda/sm90.hpp"
+
+namespace qattn::cuda {
+namespace {
+
+AttentionKernel compiled_kernel(std::size_t index, Precision precision) {
+  constexpr std::array<AttentionKernel (*)(Precision), kCompiledHeadDims.size()> kGet = {
+      &sm90_kernel<32>, &sm90_kernel<64>, &sm90_kernel<128>, &sm90_kernel<192>, &sm90_kernel<256>};
+  return kGet[index](precision);
+}
+
+void launch_sm90(const core::Problem& problem, const LaunchTarget& target) {
+  static AttentionFamily family("cuda/sm90", &compiled_kernel);
+  family.launch(problem, target);
+}
+
+}  // namespace
+
+void run_sm90(const core::Problem& problem, const core::RunContext& context) {
+  run(problem, context, &launch_sm90);
+}
+
+}  // namespace qattn::cuda
