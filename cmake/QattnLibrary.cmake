@@ -1,7 +1,28 @@
-# The library: everything compiled for the baseline, the ISA objects, the CUDA objects.
+# The library, static and shared from the same objects: everything compiled for the baseline, the ISA
+# objects, the CUDA objects.
+
+include(GNUInstallDirs)
+
+# Both for whoever installs them; only the preferred one inside another project.
+set(preferred STATIC)
+if(BUILD_SHARED_LIBS)
+  set(preferred SHARED)
+endif()
+foreach(kind IN ITEMS STATIC SHARED)
+  set(wanted ${PROJECT_IS_TOP_LEVEL})
+  if(kind STREQUAL preferred)
+    set(wanted ON)
+  endif()
+  string(TOLOWER ${kind} name)
+  option(QATTN_BUILD_${kind} "Build the ${name} library" ${wanted})
+endforeach()
+if(NOT QATTN_BUILD_STATIC AND NOT QATTN_BUILD_SHARED)
+  message(FATAL_ERROR "QATTN_BUILD_STATIC and QATTN_BUILD_SHARED are both OFF (one must be ON)")
+endif()
 
 # CPU kernels are not among these: they are compiled with flags of their own (QattnKernels.cmake).
 file(GLOB sources CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/src/capi/*.cpp
   ${PROJECT_SOURCE_DIR}/src/core/*.cpp
   ${PROJECT_SOURCE_DIR}/src/dispatch/*.cpp
   ${PROJECT_SOURCE_DIR}/src/quantize/*.cpp
@@ -26,27 +47,52 @@ endif()
 set_target_properties(qattn_objects PROPERTIES POSITION_INDEPENDENT_CODE ON
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 
-# Static unless BUILD_SHARED_LIBS says otherwise. The target is not named after the library, since
-# the command has that name.
 set(cuda_objects)
 foreach(target IN LISTS QATTN_CUDA_TARGETS)
   list(APPEND cuda_objects $<TARGET_OBJECTS:${target}>)
 endforeach()
-add_library(qattn_library $<TARGET_OBJECTS:qattn_objects> ${QATTN_ISA_OBJECTS} ${cuda_objects})
-add_library(qattn::qattn ALIAS qattn_library)
 set_source_files_properties(${QATTN_ISA_OBJECTS} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-add_dependencies(qattn_library ${QATTN_ISA_TARGETS})
-set_target_properties(qattn_library PROPERTIES
-  OUTPUT_NAME qattn
-  EXPORT_NAME qattn
-  LINKER_LANGUAGE CXX
-  VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR})
-target_compile_features(qattn_library PUBLIC cxx_std_17)
-target_include_directories(qattn_library PUBLIC
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-target_link_libraries(qattn_library PRIVATE OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS})
-if(QATTN_WITH_CUDA)
-  # By path, so that whoever links an installed static library needs no CUDA toolkit in CMake.
-  target_link_libraries(qattn_library PRIVATE $<BUILD_INTERFACE:CUDA::cudart_static>)
+
+# Makes qattn_static or qattn_shared, and the alias qattn::<target>.
+function(qattn_add_library target kind)
+  add_library(${target} ${kind}
+    $<TARGET_OBJECTS:qattn_objects> ${QATTN_ISA_OBJECTS} ${cuda_objects})
+  add_library(qattn::${target} ALIAS ${target})
+  add_dependencies(${target} ${QATTN_ISA_TARGETS})
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME qattn
+    LINKER_LANGUAGE CXX
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR})
+  target_compile_features(${target} PUBLIC cxx_std_17)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS})
+  if(QATTN_WITH_CUDA)
+    # qattn::cudart: the CUDA runtime that is installed beside the static library.
+    target_link_libraries(${target} PRIVATE
+      $<BUILD_INTERFACE:CUDA::cudart_static> $<INSTALL_INTERFACE:qattn::cudart>)
+  endif()
+endfunction()
+
+if(QATTN_BUILD_STATIC)
+  qattn_add_library(qattn_static STATIC)
 endif()
+if(QATTN_BUILD_SHARED)
+  qattn_add_library(qattn_shared SHARED)
+  configure_file(cmake/package/qattn.map.in ${PROJECT_BINARY_DIR}/qattn.map @ONLY)
+  target_link_options(qattn_shared PRIVATE
+    LINKER:--version-script=${PROJECT_BINARY_DIR}/qattn.map LINKER:-z,defs)
+  set_property(TARGET qattn_shared APPEND PROPERTY LINK_DEPENDS ${PROJECT_BINARY_DIR}/qattn.map)
+endif()
+
+# qattn::qattn: the library for those who do not care, static unless BUILD_SHARED_LIBS says otherwise.
+string(TOLOWER ${preferred} QATTN_PREFERRED)
+if(NOT QATTN_BUILD_${preferred})
+  set(QATTN_PREFERRED shared)
+  if(QATTN_BUILD_STATIC)
+    set(QATTN_PREFERRED static)
+  endif()
+endif()
+add_library(qattn::qattn ALIAS qattn_${QATTN_PREFERRED})
