@@ -38,6 +38,17 @@ const Misuse kPointers[] = {
     {"QScaleNull", kInvalid, {"q.scale", "null"}, [](Call& c) { c.q.scale.data = nullptr; }},
     {"KScaleNull", kInvalid, {"k.scale", "null"}, [](Call& c) { c.k.scale.data = nullptr; }},
     {"VScaleNull", kInvalid, {"v.scale", "null"}, [](Call& c) { c.v.scale.data = nullptr; }},
+    {"OutMisaligned",
+     kInvalid,
+     {"out.data", "4-byte"},
+     [](Call& c) { c.out.data = static_cast<char*>(c.out.data) + 1; }},
+    {"ScaleMisaligned",
+     kInvalid,
+     {"k.scale.data", "4-byte"},
+     [](Call& c) {
+       const void* address = reinterpret_cast<const char*>(c.k.scale.data) + 2;
+       c.k.scale.data = static_cast<const float*>(address);
+     }},
     {"OutOverQ", kInvalid, {"out", "q"}, [](Call& c) { c.q.data = c.out_memory.data() + 7; }},
     {"OutOverK", kInvalid, {"out", "k"}, [](Call& c) { c.k.data = c.out_memory.data() + 383; }},
     {"OutOverV", kInvalid, {"out", "v"}, [](Call& c) { c.v.data = c.out_memory.data() - 1; }},

@@ -114,6 +114,24 @@ TEST_F(Select, LimitsAreNamed) {
   EXPECT_NE(reason("cpu/wide").find("head_dim is 65"), std::string::npos) << reason("cpu/wide");
 }
 
+TEST_F(Select, SmallProblemsPreferTheNextKernel) {
+  table_[1].preferred_rows = 100;
+  core::Problem problem = problem_of(64);
+  problem.heads_q = 4;
+  problem.heads_kv = 2;
+  problem.seq_q = 50;
+  EXPECT_EQ(pick(all_, &problem), "cpu/wide");
+  problem.seq_q = 49;
+  EXPECT_EQ(pick(all_, &problem), "cpu/fast");
+  EXPECT_NE(reason("cpu/wide").find("100 rows"), std::string::npos) << reason("cpu/wide");
+  EXPECT_EQ(pick(all_, &problem, "cpu/wide"), "cpu/wide") << "forced all the same";
+  EXPECT_EQ(pick(all_), "cpu/wide") << "no problem in particular";
+  for (Kernel& kernel : table_) kernel.preferred_rows = 1000;
+  EXPECT_EQ(pick(all_, &problem), "cpu/wide") << "the best one where none is preferred";
+  problem.heads_q = problem.heads_kv = 0;
+  EXPECT_EQ(pick(all_, &problem), "cpu/wide") << "no rows, and no division by zero heads";
+}
+
 TEST_F(Select, ExtrasNeedAKernelThatHasThem) {
   core::Problem problem = problem_of(8);
   problem.extras = core::ExtraSet().with(core::Extra::soft_cap);
@@ -204,7 +222,8 @@ cpu::CpuidLeaves sapphire_rapids() {
 std::vector<Kernel> known_tiers() {
   std::vector<Kernel> tiers;
   for (const Kernel& kernel : dispatch::table()) {
-    for (const char* name : {"cpu/avx512vnni", "cpu/avx512", "cpu/avx2", "cpu/scalar"}) {
+    for (const char* name :
+         {"cpu/avx512vnni", "cpu/avx512", "cpu/avxvnni", "cpu/avx2", "cpu/scalar"}) {
       if (kernel.name == name) tiers.push_back(kernel);
     }
   }
@@ -224,7 +243,7 @@ TEST(Detection, EveryProcessorGetsItsTier) {
   EXPECT_EQ(tier_of(haswell()), "cpu/avx2");
   EXPECT_EQ(tier_of(skylake_x()), "cpu/avx512");
   EXPECT_EQ(tier_of(cascade_lake()), "cpu/avx512vnni");
-  EXPECT_EQ(tier_of(alder_lake()), "cpu/avx2") << "AVX-VNNI is not AVX512-VNNI";
+  EXPECT_EQ(tier_of(alder_lake()), "cpu/avxvnni") << "AVX-VNNI is not AVX512-VNNI";
   EXPECT_EQ(tier_of(zen2()), "cpu/avx2");
   EXPECT_EQ(tier_of(zen4()), "cpu/avx512vnni");
   EXPECT_EQ(tier_of(sapphire_rapids()), "cpu/avx512vnni");
@@ -241,10 +260,10 @@ TEST(Detection, TheOsMustSaveTheRegisters) {
   }
   cpu::CpuidLeaves leaves = sapphire_rapids();
   leaves.xcr0 = kAvxState;
-  EXPECT_EQ(tier_of(leaves), "cpu/avx2") << "no AVX-512 state";
+  EXPECT_EQ(tier_of(leaves), "cpu/avxvnni") << "no AVX-512 state";
   for (const std::uint64_t lacking : {0x20U, 0x40U, 0x80U}) {
     leaves.xcr0 = kAvx512State & ~lacking;
-    EXPECT_EQ(tier_of(leaves), "cpu/avx2") << "one of three AVX-512 states missing";
+    EXPECT_EQ(tier_of(leaves), "cpu/avxvnni") << "one of three AVX-512 states missing";
   }
 }
 

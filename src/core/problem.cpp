@@ -186,6 +186,12 @@ void require_pointer(const char* name, const void* pointer) {
 
 constexpr std::int64_t kFloatBytes = 4;
 
+void require_float_alignment(const char* name, const void* pointer) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % kFloatBytes != 0) {
+    refuse(std::string(name) + " is not 4-byte aligned (allowed: addresses that a float may have)");
+  }
+}
+
 void check_pointers(const Problem& p, const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
                     const std::array<Range, 9>& ranges) {
   if (p.empty()) return;
@@ -198,6 +204,11 @@ void check_pointers(const Problem& p, const Int8Tensor& q, const Int8Tensor& k, 
     require_pointer("k.scale.data", k.scale.data);
     require_pointer("v.scale.data", v.scale.data);
   }
+  require_float_alignment("out.data", p.out.data);
+  require_float_alignment("options.lse", p.lse);
+  require_float_alignment("q.scale.data", q.scale.data);
+  require_float_alignment("k.scale.data", k.scale.data);
+  require_float_alignment("v.scale.data", v.scale.data);
   for (std::size_t written = 0; written < 3; ++written) {  // out, lse, workspace come first
     for (std::size_t other = written + 1; other < ranges.size(); ++other) {
       if (overlap(ranges[written], ranges[other])) {

@@ -13,8 +13,8 @@
 #else
 #define QATTN_TEST_IF_x86_64(code)
 #endif
-#define QATTN_CUDA_KERNEL(kernel, architectures, feature, rows)
-#define QATTN_REFERENCE_KERNEL(kernel)
+#define QATTN_CUDA_KERNEL(...)
+#define QATTN_REFERENCE_KERNEL(...)
 
 #define QATTN_TEST_WRAP(kernel)                                                   \
   static std::atomic<std::int64_t> calls_of_##kernel{0};                          \

@@ -28,6 +28,11 @@ inline std::optional<bool> machine_grants(const std::string& kernel) {
   if (kernel == "cpu/avx2") return avx2;
   if (kernel == "cpu/avx512") return avx512;
   if (kernel == "cpu/avx512vnni") return vnni;
+  if (kernel == "cpu/avxvnni") {
+    constexpr std::uint32_t kAvxVnni = 1U << 4;
+    const bool has_subleaf = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0;
+    return avx2 && has_subleaf && (a & kAvxVnni) != 0;
+  }
   return std::nullopt;
 }
 
