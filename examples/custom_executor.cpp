@@ -20,8 +20,10 @@ void run_on_pool(void* context, std::int64_t tasks, void (*task)(void*, std::int
   const auto work = [&] {
     for (std::int64_t i = next++; i < tasks; i = next++) task(argument, i);
   };
+  const int count = static_cast<Pool*>(context)->threads;
   std::vector<std::thread> threads;
-  for (int i = 0; i < static_cast<Pool*>(context)->threads; ++i) threads.emplace_back(work);
+  threads.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
 }
 

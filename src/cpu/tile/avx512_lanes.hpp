@@ -1,11 +1,6 @@
 // Sixteen lanes of AVX-512 (f, bw).
 #pragma once
 
-// GCC 12 takes the undefined operand of its own unmasked AVX-512 intrinsics for a variable that is
-// read before it is set (GCC bug 105593).
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-
 #include <immintrin.h>
 
 #include "cpu/tile/xsimd_lanes.hpp"
