@@ -91,6 +91,29 @@ TEST_P(TierBits, ExtremesOfTheIntegers) {
   check(problem);
 }
 
+// Exponents that are 0, tiny, whole numbers and halves (probabilities lie halfway between two
+// integers then), and below float32's range.
+TEST_P(TierBits, EveryKindOfExponentFactor) {
+  constexpr float kLn2 = 0.6931471805599453F;  // the factor of the exponent is then 1
+  HostProblem problem =
+      verify::random_problem({1, 20, 300, 2, 1, 16}, Mask::causal(), case_seed(0), 1.0);
+  for (float& scale : problem.q_scale) scale = 1;
+  for (float& scale : problem.k_scale) scale = 1;
+  HostProblem small = problem;  // scores within +-16
+  for (std::int8_t& x : small.q) x = static_cast<std::int8_t>(x % 2);
+  for (std::int8_t& x : small.k) x = static_cast<std::int8_t>(x % 2);
+  for (const float factor : {0.0F, 1e-45F, 1e-38F, 1e-20F, kLn2 / 65536, kLn2 / 1024, kLn2 / 128,
+                             kLn2 / 8, kLn2 / 2, kLn2, 2 * kLn2, 1.0F, 1e5F, 1e30F, 3e38F}) {
+    for (HostProblem* scores : {&problem, &small}) {
+      for (const float sign : {1.0F, -1.0F}) {
+        SCOPED_TRACE(factor * sign);
+        scores->softmax_scale = factor * sign;
+        check(*scores);
+      }
+    }
+  }
+}
+
 // What binds all kernels but the reference, whose matrix products may sum in another order.
 class Bits : public KernelTest {};
 std::vector<KernelCase> all_but_reference() {

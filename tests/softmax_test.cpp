@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
 #include <vector>
 
 #include "support/kernel_param.hpp"
@@ -175,6 +176,57 @@ TEST_P(Softmax, DiffuseMassBesideASink) {
         for (const int of_sink : {0, -100}) {
           fill(v_row(&problem, 0, sink, 0), 16, of_sink);
           check_proof(problem);
+        }
+      }
+    }
+  }
+}
+
+// A sink on the first token, which the specification of the CPU tiers makes exact.
+class FirstTokenSink : public Softmax {};
+INSTANTIATE_TEST_SUITE_P(Kernels, FirstTokenSink, testing::ValuesIn(cpu_tiers()), test_name);
+
+// Keys of normal scores below a first key of `height` whose value is `of_sink`.
+HostProblem problem_with_sink(std::int64_t keys, double height, int of_sink, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  HostProblem problem = problem_with_scores(
+      scores_of(keys, [&](std::int64_t j) { return j == 0 ? height : normal(random); }));
+  std::uniform_int_distribution<int> value(-127, 127);
+  for (std::int64_t j = 0; j < keys; ++j) {
+    for (int d = 0; d < 16; ++d) {
+      v_row(&problem, 0, j, 0)[d] = static_cast<std::int8_t>(j == 0 ? of_sink : value(random));
+    }
+  }
+  return problem;
+}
+
+// The other keys share 1 - p_0 of the mass, and what the proof bounds is their share's error. With
+// v_0 = 0 the output is theirs alone, and as accurate as if there were no sink.
+TEST_P(FirstTokenSink, CostsTheOtherKeysNothing) {
+  std::uint64_t index = 0;
+  for (const double height : {6.0, 8.0, 9.0, 11.0, 11.78, 12.0, 14.0, 20.0, 30.0}) {
+    for (const std::int64_t keys : {2, 72, 128, 1024, 3000}) {
+      for (const int of_sink : {0, 100}) {
+        const HostProblem problem = problem_with_sink(keys, height, of_sink, case_seed(index++));
+        const Result expected = oracle(problem);
+        const ValueSpread values = value_spreads(problem)[0];
+        const double others = -std::expm1(height - static_cast<double>(expected.lse[0]));
+        for (const Precision precision : kPrecisions) {
+          const Result result = run(problem, precision);
+          expect_close(kernel(), problem, result, expected, precision);
+          double squares = 0;
+          for (std::size_t d = 0; d < 16; ++d) {
+            squares += std::pow(static_cast<double>(result.out[d]) - expected.out[d], 2);
+          }
+          // A float32 lse leaves 1e-6 of the mass in doubt; float32 sums do of the largest value.
+          const double proven = precision == Precision::high ? 1e-3 : 6.6e-2;
+          const double rounding = of_sink == 0 ? others : 1.0;
+          EXPECT_LE(std::sqrt(squares),
+                    proven * (others + 2e-6) * values.spread + 1e-6 * rounding * values.largest)
+              << describe(problem, precision) << " sink of " << height << " with value " << of_sink
+              << "\n"
+              << reproduce();
         }
       }
     }

@@ -23,7 +23,11 @@ struct ScalarLanes {
   static std::int32_t splat(std::int32_t x) { return x; }
 
   static float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-  static float fms(float a, float b, float c) { return __builtin_fmaf(a, b, -c); }
+  static constexpr bool kScalesByFloor = false;
+  static float floor(float x) {  // for x in the range of int32
+    const auto towards_zero = static_cast<float>(static_cast<std::int32_t>(x));
+    return towards_zero > x ? towards_zero - 1.0F : towards_zero;
+  }
   static float max(float a, float b) { return a > b ? a : b; }
   template <class T>
   static T select(bool mask, T a, T b) {

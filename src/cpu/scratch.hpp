@@ -30,7 +30,7 @@ constexpr std::size_t scratch_bytes(std::int64_t head_dim) noexcept {
   const std::int64_t corrections = (kGroupKeys + 4 * columns) * kDword;
   const std::int64_t scores = kGroupKeys * kMaxBlockRows * kDword;
   const std::int64_t probabilities = kGroupKeys * kMaxBlockRows * kWord;
-  const std::int64_t row_values = (11 * rows + 3 * kMaxBlockRows) * kDword;
+  const std::int64_t row_values = (10 * rows + 3 * kMaxBlockRows) * kDword;
   const std::int64_t states = 2 * rows * columns * kDword;
   return static_cast<std::size_t>(q + k_and_v + corrections + scores + probabilities + row_values +
                                   states);

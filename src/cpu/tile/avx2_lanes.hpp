@@ -14,7 +14,8 @@ struct Avx2Lanes : XsimdLanes<xsimd::avx2> {
   static Sum hold(Ints x) { return reinterpret_cast<Sum>(x.data); }
   static Ints value(Sum x) { return reinterpret_cast<__m256i>(x); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
-  static Floats fms(Floats a, Floats b, Floats c) { return _mm256_fmsub_ps(a, b, c); }
+  static constexpr bool kScalesByFloor = false;
+  static Floats floor(Floats x) { return _mm256_floor_ps(x); }
   template <int kBits>
   static Ints shift_right(Ints x) {
     return _mm256_srli_epi32(x, kBits);

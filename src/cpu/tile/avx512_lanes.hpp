@@ -1,4 +1,4 @@
-// Sixteen lanes of AVX-512 (f, bw).
+// Sixteen lanes of AVX-512 (f, bw, dq).
 #pragma once
 
 #include <immintrin.h>
@@ -14,7 +14,12 @@ struct Avx512Lanes : XsimdLanes<xsimd::avx512bw> {
   static Sum hold(Ints x) { return reinterpret_cast<Sum>(x.data); }
   static Ints value(Sum x) { return reinterpret_cast<__m512i>(x); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
-  static Floats fms(Floats a, Floats b, Floats c) { return _mm512_fmsub_ps(a, b, c); }
+  static constexpr bool kScalesByFloor = true;
+  static Floats fraction(Floats x) {
+    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  }
+  // Takes hundreds of cycles where the result is subnormal: exponents are clamped before.
+  static Floats scale_by_floor(Floats p, Floats x) { return _mm512_scalef_ps(p, x); }
   template <int kBits>
   static Ints shift_right(Ints x) {
     return _mm512_srli_epi32(x, kBits);

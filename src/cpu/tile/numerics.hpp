@@ -11,67 +11,102 @@ namespace {
 // whose bits are the low mantissa bits.
 constexpr float kInteger = 12582912.0F;
 constexpr std::int32_t kIntegerBits = 0x4B400000;
-// As kInteger, plus the exponent bias: shifting the bits left by 23 gives 2^integer.
+// Added to an integer in [-126, 127], it gives bits that shifted left by 23 are 2^integer.
 constexpr float kExponent = kInteger + 127.0F;
 
 // Hidden keys have this in place of a score. No score looks like it: kInteger + s is at least 2^23.
 constexpr float kHidden = 0.0F;
 
-// Exponents are clamped here: the largest probability times 2^-40 rounds to 0.
-constexpr float kLowestExponent = -40.0F;
-// Weights below 2^-126 are 0, so no weight is subnormal.
+// The sum and the output of a state count this for a probability of 1.
+constexpr float kUnit = 65280.0F;
+
+// Exponents are kept less 1, so that they are at most -1 and multiples of 2^-23: the fraction above
+// the next lower integer is then exact. The polynomials make up for it by a factor of 2.
+constexpr float kLess = -1.0F;
+// Probabilities' exponents (less 1) are clamped here: the largest times 2^-40 rounds to 0.
+constexpr float kLowestExponent = -41.0F;
+// Weights whose exponent (less 1) is below this are 0, so no weight is subnormal.
 constexpr float kLowestWeight = -126.0F;
 
-// 2^f = scale * power for an argument of 2^(exponent factor * difference of scores).
+// An exponent as floor(x) + fraction.
 template <class Lanes>
 struct SplitExponent {
-  typename Lanes::Floats fraction;  // in [-0.5, 0.5]
-  typename Lanes::Floats scale;     // 2^n
+  typename Lanes::Floats fraction;  // in [0, 1)
+  typename Lanes::Floats power;     // 2^floor(x), or x itself for lanes that multiply by 2^floor(x)
 };
 
+// For x in [-126, -1].
 template <class Lanes>
-inline SplitExponent<Lanes> split_exponent(typename Lanes::Floats difference,
-                                           typename Lanes::Floats factor) {
-  const auto z = Lanes::fma(difference, factor, Lanes::splat(kExponent));
-  const auto n = z - Lanes::splat(kExponent);
-  return {Lanes::fms(difference, factor, n),
-          Lanes::as_floats(Lanes::template shift_left<23>(Lanes::as_ints(z)))};
+inline SplitExponent<Lanes> split_exponent(typename Lanes::Floats x) {
+  if constexpr (Lanes::kScalesByFloor) {
+    return {Lanes::fraction(x), x};
+  } else {
+    const auto n = Lanes::floor(x);
+    const auto power = Lanes::as_ints(n + Lanes::splat(kExponent));
+    return {x - n, Lanes::as_floats(Lanes::template shift_left<23>(power))};
+  }
 }
 
-// Polynomials for 2^f on [-0.5, 0.5]: least maximum of the relative error with the constant term
-// pinned, so that the largest probability and the weight of the maximum are exact.
-
-// 255 * 2^f; relative error below 1.97e-3.
+// p * 2^floor(x): exact where it is not subnormal.
 template <class Lanes>
-inline typename Lanes::Floats exp2_times_255(typename Lanes::Floats f) {
-  auto p = Lanes::fma(Lanes::splat(0x1.e95298p+5F), f, Lanes::splat(0x1.668014p+7F));
-  return Lanes::fma(p, f, Lanes::splat(255.0F));
+inline typename Lanes::Floats scale(typename Lanes::Floats p, const SplitExponent<Lanes>& x) {
+  if constexpr (Lanes::kScalesByFloor) {
+    return Lanes::scale_by_floor(p, x.power);
+  } else {
+    return p * x.power;
+  }
 }
 
-// 65280 * 2^f; relative error below 2.9e-6.
+// p * 2^floor(x) + addend in one rounding.
 template <class Lanes>
-inline typename Lanes::Floats exp2_times_65280(typename Lanes::Floats f) {
-  auto p = Lanes::fma(Lanes::splat(0x1.38c8cap+9F), f, Lanes::splat(0x1.c83248p+11F));
-  p = Lanes::fma(p, f, Lanes::splat(0x1.ea1774p+13F));
-  p = Lanes::fma(p, f, Lanes::splat(0x1.617e4cp+15F));
-  return Lanes::fma(p, f, Lanes::splat(65280.0F));
+inline typename Lanes::Floats scale_and_add(typename Lanes::Floats p, const SplitExponent<Lanes>& x,
+                                            typename Lanes::Floats addend) {
+  if constexpr (Lanes::kScalesByFloor) {
+    return Lanes::scale_by_floor(p, x.power) + addend;
+  } else {
+    return Lanes::fma(p, x.power, addend);
+  }
 }
 
-// 2^(difference * factor) for differences that are not positive; relative error below 8e-8, and
-// exactly 1 for difference 0.
+// Polynomials for 2^f on [0, 1]: least maximum of the relative error with the constant term pinned,
+// so that the largest probability and the weight of the maximum are exact.
+
+// 2 * 255 * 2^f; relative error below 2.06e-3.
+template <class Lanes>
+inline typename Lanes::Floats exp2_times_510(typename Lanes::Floats f) {
+  auto p = Lanes::fma(Lanes::splat(0x1.5087f4p+7F), f, Lanes::splat(0x1.53a3dcp+8F));
+  return Lanes::fma(p, f, Lanes::splat(510.0F));
+}
+
+// 2 * 65280 * 2^f; relative error below 3e-6.
+template <class Lanes>
+inline typename Lanes::Floats exp2_times_130560(typename Lanes::Floats f) {
+  auto p = Lanes::fma(Lanes::splat(0x1.b63f3ap+10F), f, Lanes::splat(0x1.aa4c7p+12F));
+  p = Lanes::fma(p, f, Lanes::splat(0x1.ec362cp+14F));
+  p = Lanes::fma(p, f, Lanes::splat(0x1.6173fp+16F));
+  return Lanes::fma(p, f, Lanes::splat(130560.0F));
+}
+
+// 2 * 2^f; relative error below 7e-8.
+template <class Lanes>
+inline typename Lanes::Floats exp2_times_2(typename Lanes::Floats f) {
+  auto p = Lanes::fma(Lanes::splat(0x1.c54174p-12F), f, Lanes::splat(0x1.46d64cp-9F));
+  p = Lanes::fma(p, f, Lanes::splat(0x1.3d0b92p-6F));
+  p = Lanes::fma(p, f, Lanes::splat(0x1.c68912p-4F));
+  p = Lanes::fma(p, f, Lanes::splat(0x1.ebfd58p-2F));
+  p = Lanes::fma(p, f, Lanes::splat(0x1.62e42cp+0F));
+  return Lanes::fma(p, f, Lanes::splat(2.0F));
+}
+
+// 2^(difference * factor) for differences that are not positive; exactly 1 for difference 0.
 template <class Lanes>
 inline typename Lanes::Floats weight(typename Lanes::Floats difference,
                                      typename Lanes::Floats factor) {
-  const auto e = split_exponent<Lanes>(difference, factor);
-  auto p = Lanes::fma(Lanes::splat(0x1.41fbbcp-13F), e.fraction, Lanes::splat(0x1.5f3e52p-10F));
-  p = Lanes::fma(p, e.fraction, Lanes::splat(0x1.3b2d4cp-7F));
-  p = Lanes::fma(p, e.fraction, Lanes::splat(0x1.c6aee8p-5F));
-  p = Lanes::fma(p, e.fraction, Lanes::splat(0x1.ebfbdcp-3F));
-  p = Lanes::fma(p, e.fraction, Lanes::splat(0x1.62e43p-1F));
-  p = Lanes::fma(p, e.fraction, Lanes::splat(1.0F));
-  // Where the exponent is out of range the split is meaningless (it may be NaN) and not selected.
-  const auto vanishes = difference * factor < Lanes::splat(kLowestWeight);
-  return Lanes::select(vanishes, Lanes::splat(0.0F), p * e.scale);
+  const auto lowest = Lanes::splat(kLowestWeight);
+  const auto x = Lanes::fma(difference, factor, Lanes::splat(kLess));
+  const auto split = split_exponent<Lanes>(Lanes::max(x, lowest));
+  return Lanes::select(x < lowest, Lanes::splat(0.0F),
+                       scale<Lanes>(exp2_times_2<Lanes>(split.fraction), split));
 }
 
 }  // namespace

@@ -14,7 +14,6 @@ namespace {
 // The part of a task's memory that belongs to one row block.
 struct BlockRows {
   const float* factor;
-  const float* lowest;
   const float* negated;
   const std::int32_t* queries;
 };
@@ -63,6 +62,30 @@ inline void mask(float* scores, const float* group_keys, int first_hidden, int k
   });
 }
 
+// Key 0 is a group of its own, with probability 1: the state of the rows that see it starts from
+// it, and it is hidden from the rest of its group, both in the scores and in the count of keys.
+template <class Operands>
+inline void start_state(const SoftmaxState& state, float* scores, float* group_keys,
+                        const std::int8_t* value, std::int64_t head_dim) {
+  using Lanes = typename Operands::Lanes;
+  for_row_vectors<Operands>([&](int, int row) {
+    const auto score = Lanes::load(scores + row);
+    const auto hidden = Lanes::splat(kHidden);
+    const auto zero = Lanes::splat(0.0F);
+    const auto visible = hidden < score;
+    Lanes::store(state.maximum + row, score);
+    Lanes::store(state.sum + row, Lanes::select(visible, Lanes::splat(kUnit), zero));
+    for (std::int64_t d = 0; d < head_dim; ++d) {
+      const auto output = Lanes::splat(kUnit * static_cast<float>(value[d]));
+      Lanes::store(state.output + d * Operands::kBlockRows + row,
+                   Lanes::select(visible, output, zero));
+    }
+    const auto keys = Lanes::load(group_keys + row);
+    Lanes::store(group_keys + row, Lanes::select(visible, keys - Lanes::splat(1.0F), keys));
+    Lanes::store(scores + row, hidden);
+  });
+}
+
 // Joins a maximum to that of the state and says what both sides are worth against the new one. What
 // has no visible key gets the weight -0: x + (-0 * 0) is x for every x, the sign of zero included.
 template <class Operands>
@@ -105,7 +128,6 @@ inline void row_maxima(float* maximum, const float* scores, int keys) {
 template <class Lanes>
 struct QuantizeRows {
   typename Lanes::Floats maximum;
-  typename Lanes::Floats lowest;
   typename Lanes::Floats factor;
   typename Lanes::Mask words;  // rows with 16-bit probabilities, for Codes::mixed
 };
@@ -116,20 +138,20 @@ template <class Operands, Codes kCodes, bool kMasked>
     typename Operands::Lanes::Floats score, const QuantizeRows<typename Operands::Lanes>& rows) {
   using Lanes = typename Operands::Lanes;
   constexpr std::int32_t kBias = kCodes == Codes::bytes ? 0 : Operands::Elements::kWordBias;
-  const auto rounded = [](auto power, auto scale, std::int32_t bias) {
-    return Lanes::as_ints(
-        Lanes::fma(power, scale, Lanes::splat(kInteger + static_cast<float>(bias))));
+  const auto exponent = Lanes::fma(score - rows.maximum, rows.factor, Lanes::splat(kLess));
+  const auto split = split_exponent<Lanes>(Lanes::max(exponent, Lanes::splat(kLowestExponent)));
+  const auto rounded = [&](auto p, std::int32_t bias) {
+    const auto integer = Lanes::splat(kInteger + static_cast<float>(bias));
+    return Lanes::as_ints(scale_and_add<Lanes>(p, split, integer));
   };
-  const auto difference = Lanes::max(score - rows.maximum, rows.lowest);
-  const auto e = split_exponent<Lanes>(difference, rows.factor);
   typename Lanes::Ints bits;
   if constexpr (kCodes == Codes::bytes) {
-    bits = rounded(exp2_times_255<Lanes>(e.fraction), e.scale, 0);
+    bits = rounded(exp2_times_510<Lanes>(split.fraction), 0);
   } else {
-    bits = rounded(exp2_times_65280<Lanes>(e.fraction), e.scale, kBias);
+    bits = rounded(exp2_times_130560<Lanes>(split.fraction), kBias);
   }
   if constexpr (kCodes == Codes::mixed) {
-    const auto bytes = rounded(exp2_times_255<Lanes>(e.fraction), e.scale, kBias / 256);
+    const auto bytes = rounded(exp2_times_510<Lanes>(split.fraction), kBias / 256);
     bits = Lanes::select(rows.words, bits, Lanes::template shift_left<8>(bytes));
   }
   if constexpr (kMasked) {
@@ -157,10 +179,8 @@ inline void quantize(const BlockRows& rows, const float* group_maximum, const fl
   using Elements = typename Operands::Elements;
   constexpr int kStep = Operands::kStep;
   for_row_vectors<Operands>([&](int v, int row) {
-    QuantizeRows<Lanes> constants{Lanes::load(group_maximum + row),
-                                  Lanes::load(rows.lowest + row),
-                                  Lanes::load(rows.factor + row),
-                                  {}};
+    QuantizeRows<Lanes> constants{
+        Lanes::load(group_maximum + row), Lanes::load(rows.factor + row), {}};
     if constexpr (kCodes == Codes::mixed) {
       constants.words = needs_words<Operands>(group_sum + row, group_keys + row);
     }
@@ -216,10 +236,10 @@ inline void accumulate_output(float* output, const std::int32_t* probabilities,
   using Lanes = typename Operands::Lanes;
   using Floats = typename Lanes::Floats;
   // 8-bit probabilities count 256 units each: a power of two, so it may join either factor.
-  constexpr float kUnit = kCodes == Codes::bytes ? 256.0F : 1.0F;
+  constexpr float kCount = kCodes == Codes::bytes ? 256.0F : 1.0F;
   Floats new_weight[Operands::kRowVectors];
   for_row_vectors<Operands>(
-      [&](int v, int) { new_weight[v] = rescale.new_weight[v] * Lanes::splat(kUnit); });
+      [&](int v, int) { new_weight[v] = rescale.new_weight[v] * Lanes::splat(kCount); });
   Operands::template products<kCodes>(
       probabilities, values, value_starts, keys / Operands::kStep, head_dim,
       [&](std::int64_t d, int v, typename Lanes::Ints product) __attribute__((always_inline)) {

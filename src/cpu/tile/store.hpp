@@ -77,7 +77,8 @@ inline void fill_row(float* to, float value, std::int64_t head_dim) {
 
 inline float log_sum_exp(const ScoreFactor& c, float maximum, float sum) {
   const double score = static_cast<double>(maximum) - static_cast<double>(kInteger);
-  return static_cast<float>(c.natural * score + std::log(static_cast<double>(sum) / 65280.0));
+  return static_cast<float>(c.natural * score +
+                            std::log(static_cast<double>(sum) / static_cast<double>(kUnit)));
 }
 
 // lse, and the rows that normalize() cannot give: without visible keys, or with a score factor that

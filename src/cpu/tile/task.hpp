@@ -3,7 +3,7 @@
 //   for chunk of keys:                      fixed split, so that prefill and decode agree
 //     for group of keys in chunk:           packed once for all rows of the task
 //       for row block that sees the group:
-//         scores; mask; update; quantize; accumulate
+//         scores; mask; start the state, in the first; update; quantize; accumulate
 //     merge chunk into total
 //   store
 #pragma once
@@ -103,7 +103,6 @@ class Task {
   void set_factor(std::int64_t row) {
     const ScoreFactor c = score_factor(problem_, memory_.head[row], work_.head_kv);
     memory_.factor[row] = c.exponent;
-    memory_.lowest[row] = kLowestExponent / c.exponent;
     memory_.negated[row] = c.negative ? 1.0F : 0.0F;
     memory_.finite[row] = c.finite ? 1.0F : 0.0F;
     any_negated_ = any_negated_ || c.negative;
@@ -111,7 +110,6 @@ class Task {
 
   void copy_factor(std::int64_t row, std::int64_t from) {
     memory_.factor[row] = memory_.factor[from];
-    memory_.lowest[row] = memory_.lowest[from];
     memory_.negated[row] = memory_.negated[from];
     memory_.finite[row] = memory_.finite[from];
   }
@@ -196,15 +194,19 @@ class Task {
     Operands::scores(scores, block_rows(block).queries, memory_.keys, memory_.key_starts, keys,
                      head_dim_);
     if (any_negated_) negate<Operands>(scores, memory_.negated + row, keys);
-    const bool masked = least < keys;
-    if (masked) mask<Operands>(scores, memory_.group_keys, least, keys);
+    if (least < keys) mask<Operands>(scores, memory_.group_keys, least, keys);
+    if (group == 0) {
+      start_state<Operands>(state.block(row, head_dim_), scores, memory_.group_keys,
+                            problem_.v.row(work_.batch, 0, work_.head_kv), head_dim_);
+    }
+    const bool masked = least < keys || group == 0;
     row_maxima<Operands>(memory_.group_maximum, scores, keys);
     const auto rescale =
         update<Operands>(state.maximum + row, memory_.group_maximum, memory_.factor + row);
     if (masked) {
-      quantize_and_accumulate<Operands, true>(state, block, group, keys, rescale);
+      quantize_and_accumulate<Operands, true>(state, block, keys, rescale);
     } else {
-      quantize_and_accumulate<Operands, false>(state, block, group, keys, rescale);
+      quantize_and_accumulate<Operands, false>(state, block, keys, rescale);
     }
   }
 
@@ -222,15 +224,14 @@ class Task {
 
   BlockRows block_rows(std::int64_t block) const {
     const std::int64_t row = block * kRows;
-    return {memory_.factor + row, memory_.lowest + row, memory_.negated + row,
+    return {memory_.factor + row, memory_.negated + row,
             memory_.queries + block * Block::query_elements(head_dim_)};
   }
 
   template <class Operands, bool kMasked>
-  void quantize_and_accumulate(const SoftmaxState& state, std::int64_t block, std::int64_t group,
-                               int keys, const Rescale<Operands>& rescale) {
-    const bool first_group = group == 0;  // where models put their attention sink
-    if (problem_.precision == Precision::high || first_group) {
+  void quantize_and_accumulate(const SoftmaxState& state, std::int64_t block, int keys,
+                               const Rescale<Operands>& rescale) {
+    if (problem_.precision == Precision::high) {
       quantize<Operands, Codes::words, kMasked>(block, keys);
       return accumulate<Operands, Codes::words>(state, block, keys, rescale);
     }

@@ -26,7 +26,6 @@ template <class Operands>
 struct TaskMemory {
   // Constants of the rows, padding rows included (they repeat the last row).
   float* factor;          // [row] log2(e) * |score factor|
-  float* lowest;          // [row] difference of scores whose exponent is kLowestExponent
   float* negated;         // [row] 1 where the score factor is negative, else 0
   float* finite;          // [row] 1 where the score factor is finite, else 0
   std::int32_t* visible;  // [row] keys
@@ -53,7 +52,6 @@ struct TaskMemory {
     const std::int64_t padded_rows = round_up(rows, kRows);
     const std::int64_t padded_dim = padded_columns(head_dim);
     take(factor, padded_rows);
-    take(lowest, padded_rows);
     take(negated, padded_rows);
     take(finite, padded_rows);
     take(visible, padded_rows);

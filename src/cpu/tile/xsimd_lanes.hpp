@@ -1,8 +1,8 @@
-// The verbs of the tile loop on xsimd batches. A tier adds fma and fms (xsimd 8.1 computes them
-// with two roundings on its AVX-512 types), merge_bits, and Sum: the type of a sum that is carried
-// through a loop. It has 32-bit elements; with the 64-bit elements that the intrinsics' types have,
-// GCC 12 and 13 carry a second view of every sum along, at the price of two register moves per
-// step.
+// The verbs of the tile loop on xsimd batches. A tier adds fma (xsimd 8.1 computes it with two
+// roundings on its AVX-512 types), the split of exponents (numerics.hpp), merge_bits, and Sum: the
+// type of a sum that is carried through a loop. It has 32-bit elements; with the 64-bit elements
+// that the intrinsics' types have, GCC 12 and 13 carry a second view of every sum along, at the
+// price of two register moves per step.
 #pragma once
 
 #include <cstdint>
