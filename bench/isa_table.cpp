@@ -4,12 +4,8 @@
 #include <string>
 #include <type_traits>
 
+#include "cpu/tile_permission.hpp"
 #include "qattn/introspect.hpp"
-
-#if defined(__x86_64__) && defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 // Lines for other processors vanish.
 #if defined(__x86_64__)
@@ -58,18 +54,6 @@ core::FeatureSet machine_features() {
   return have;
 }
 
-/// Asks Linux for the tile registers (Documentation/arch/x86/xstate.rst): without, the first use of
-/// one ends the process.
-bool request_amx() {
-#if defined(__x86_64__) && defined(__linux__)
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
-}
-
 }  // namespace
 
 std::span<const IsaEntry> isa_table() { return kTable; }
@@ -77,7 +61,7 @@ std::span<const IsaEntry> isa_table() { return kTable; }
 bool granted(core::FeatureSet needs) {
   static const core::FeatureSet have = machine_features();
   if (!have.contains(needs)) return false;
-  return !needs.has(core::Feature::amx_tile) || request_amx();
+  return !needs.has(core::Feature::amx_tile) || !cpu::request_tile_permission().refused;
 }
 
 }  // namespace qattn::bench

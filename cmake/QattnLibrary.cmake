@@ -27,7 +27,7 @@ file(GLOB sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/dispatch/*.cpp
   ${PROJECT_SOURCE_DIR}/src/quantize/*.cpp
   ${PROJECT_SOURCE_DIR}/src/reference/*.cpp)
-list(APPEND sources src/cpu/detect.cpp src/cpu/driver.cpp src/cpu/threads.cpp)
+list(APPEND sources src/cpu/detect.cpp src/cpu/driver.cpp src/cpu/threads.cpp src/cpu/tile_permission.cpp)
 if(QATTN_WITH_CUDA)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cpp)
   list(FILTER cuda_sources EXCLUDE REGEX "_absent\\.cpp$")

@@ -106,6 +106,23 @@ TEST_F(Select, MissingFeaturesAreNamed) {
   EXPECT_EQ(reason("cpu/absent"), "left out of this build");
 }
 
+TEST_F(Select, WithheldFeaturesGiveTheirReason) {
+  table_[1].needs = table_[1].needs.with(Feature::amx_tile);
+  selection_ = {table_, Device::Kind::cpu, all_, nullptr, {}};
+  selection_.withheld = FeatureSet().with(Feature::amx_tile);
+  selection_.withheld_reason = "permission refused";
+  ASSERT_NE(dispatch::select(selection_), nullptr);
+  EXPECT_EQ(dispatch::select(selection_)->name, "cpu/fast");
+  EXPECT_EQ(reason("cpu/wide"), "permission refused");
+  selection_.forced = "cpu/wide";
+  EXPECT_EQ(dispatch::select(selection_), nullptr) << "no silent fall-back";
+  EXPECT_EQ(error_code(), ErrorCode::kernel_unusable);
+  const std::string error = dispatch::explain(selection_).error;
+  EXPECT_NE(error.find("permission refused"), std::string::npos) << error;
+  selection_.have = FeatureSet();  // and what it lacks altogether counts first
+  EXPECT_EQ(dispatch::refusal(table_[1], selection_), "this device lacks avx2, avx512f");
+}
+
 TEST_F(Select, LimitsAreNamed) {
   const core::Problem small = problem_of(64);
   const core::Problem large = problem_of(65);
@@ -215,15 +232,17 @@ cpu::CpuidLeaves alder_lake() { return {32, kLeaf1, kSse2, kAvx2, 0, 0, kAvxVnni
 cpu::CpuidLeaves zen2() { return {16, kLeaf1, kSse2, kAvx2, 0, 0, 0, kAvxState}; }
 cpu::CpuidLeaves zen4() { return {16, kLeaf1, kSse2, kAvx512, kAvx512vnni, 0, 0, kAvx512State}; }
 cpu::CpuidLeaves sapphire_rapids() {
-  return {32, kLeaf1, kSse2, kAvx512, kAvx512vnni, kAmxTile | kAmxInt8, kAvxVnni, kAmxState};
+  return {32,       kLeaf1,    kSse2, kAvx512,    kAvx512vnni, kAmxTile | kAmxInt8,
+          kAvxVnni, kAmxState, 1,     0x04002000, 0x00080040,  16,
+          kAmxState};
 }
 
 // The tiers below in the library's own table, as far as a test of these processors knows them.
 std::vector<Kernel> known_tiers() {
   std::vector<Kernel> tiers;
   for (const Kernel& kernel : dispatch::table()) {
-    for (const char* name :
-         {"cpu/avx512vnni", "cpu/avx512", "cpu/avxvnni", "cpu/avx2", "cpu/scalar"}) {
+    for (const char* name : {"cpu/amx_int8", "cpu/avx512vnni", "cpu/avx512", "cpu/avxvnni",
+                             "cpu/avx2", "cpu/scalar"}) {
       if (kernel.name == name) tiers.push_back(kernel);
     }
   }
@@ -233,7 +252,7 @@ std::vector<Kernel> known_tiers() {
 std::string tier_of(const cpu::CpuidLeaves& leaves) {
   const std::vector<Kernel> tiers = known_tiers();
   const Selection selection{
-      tiers, Device::Kind::cpu, cpu::features_from_cpuid(leaves), nullptr, {}};
+      tiers, Device::Kind::cpu, cpu::features_from_cpuid(leaves).have, nullptr, {}};
   const Kernel* kernel = dispatch::select(selection);
   return kernel == nullptr ? std::string() : std::string(kernel->name);
 }
@@ -246,7 +265,7 @@ TEST(Detection, EveryProcessorGetsItsTier) {
   EXPECT_EQ(tier_of(alder_lake()), "cpu/avxvnni") << "AVX-VNNI is not AVX512-VNNI";
   EXPECT_EQ(tier_of(zen2()), "cpu/avx2");
   EXPECT_EQ(tier_of(zen4()), "cpu/avx512vnni");
-  EXPECT_EQ(tier_of(sapphire_rapids()), "cpu/avx512vnni");
+  EXPECT_EQ(tier_of(sapphire_rapids()), "cpu/amx_int8");
 }
 
 TEST(Detection, TheOsMustSaveTheRegisters) {
@@ -268,19 +287,59 @@ TEST(Detection, TheOsMustSaveTheRegisters) {
 }
 
 TEST(Detection, FlagsAreNotMixedUp) {
-  EXPECT_FALSE(cpu::features_from_cpuid(alder_lake()).has(Feature::avx512vnni));
-  EXPECT_TRUE(cpu::features_from_cpuid(alder_lake()).has(Feature::avxvnni));
-  EXPECT_FALSE(cpu::features_from_cpuid(cascade_lake()).has(Feature::avxvnni));
-  EXPECT_TRUE(cpu::features_from_cpuid(sapphire_rapids()).has(Feature::amx_int8));
-  cpu::CpuidLeaves no_amx_state = sapphire_rapids();
-  no_amx_state.xcr0 = kAvx512State;
-  EXPECT_FALSE(cpu::features_from_cpuid(no_amx_state).has(Feature::amx_tile));
+  EXPECT_FALSE(cpu::features_from_cpuid(alder_lake()).have.has(Feature::avx512vnni));
+  EXPECT_TRUE(cpu::features_from_cpuid(alder_lake()).have.has(Feature::avxvnni));
+  EXPECT_FALSE(cpu::features_from_cpuid(cascade_lake()).have.has(Feature::avxvnni));
+  EXPECT_TRUE(cpu::features_from_cpuid(sapphire_rapids()).have.has(Feature::amx_int8));
   cpu::CpuidLeaves old = haswell();
   old.max_leaf = 4;  // leaf 7 does not exist: what it returns means nothing
   EXPECT_EQ(tier_of(old), "cpu/scalar");
   cpu::CpuidLeaves no_fma = haswell();
   no_fma.leaf1_ecx &= ~kFma;
   EXPECT_EQ(tier_of(no_fma), "cpu/scalar") << "cpu/avx2 is compiled with -mfma";
+}
+
+// What a processor that advertises AMX gives once `spoil` has changed its registers.
+void expect_amx_withheld(void (*spoil)(cpu::CpuidLeaves* leaves), const std::string& why) {
+  cpu::CpuidLeaves leaves = sapphire_rapids();
+  spoil(&leaves);
+  const core::DeviceFeatures features = cpu::features_from_cpuid(leaves);
+  EXPECT_FALSE(features.have.has(Feature::amx_tile)) << why;
+  EXPECT_FALSE(features.have.has(Feature::amx_int8)) << why;
+  EXPECT_TRUE(features.have.has(Feature::avx512vnni)) << why;
+  EXPECT_EQ(features.withheld, FeatureSet().with(Feature::amx_tile).with(Feature::amx_int8)) << why;
+  EXPECT_NE(features.reason.find(why), std::string::npos) << features.reason;
+  EXPECT_EQ(tier_of(leaves), "cpu/avx512vnni") << why;
+}
+
+TEST(Detection, AmxNeedsStatePaletteAndOs) {
+  const core::DeviceFeatures whole = cpu::features_from_cpuid(sapphire_rapids());
+  EXPECT_TRUE(whole.withheld.empty());
+  EXPECT_EQ(whole.reason, "");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->xcr0 = kAvx512State; }, "XCR0");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->xcr0 &= ~0x40000ULL; }, "XCR0");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->xcr0 &= ~0x20000ULL; }, "XCR0");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->max_leaf = 0x1C; }, "palette");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->leaf1d_eax = 0; }, "palette");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->leaf1d_1_eax = 0x04001000; }, "palette");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->leaf1d_1_eax = 0x02002000; }, "palette");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->leaf1d_1_ebx = 0x00080020; }, "palette");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->leaf1d_1_ebx = 0x00040040; }, "palette");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->leaf1d_1_ecx = 8; }, "palette");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->supported_state = 0; }, "permission");
+  expect_amx_withheld([](cpu::CpuidLeaves* l) { l->supported_state = kAvx512State; }, "permission");
+}
+
+TEST(Detection, NothingIsWithheldWhereAmxIsNotAdvertised) {
+  for (cpu::CpuidLeaves (*machine)() : {haswell, skylake_x, cascade_lake, alder_lake, zen4}) {
+    EXPECT_TRUE(cpu::features_from_cpuid(machine()).withheld.empty());
+  }
+  cpu::CpuidLeaves tile_only = sapphire_rapids();
+  tile_only.leaf7_edx = kAmxTile;  // and no INT8
+  EXPECT_EQ(tier_of(tile_only), "cpu/avx512vnni");
+  cpu::CpuidLeaves int8_only = sapphire_rapids();
+  int8_only.leaf7_edx = kAmxInt8;
+  EXPECT_EQ(tier_of(int8_only), "cpu/avx512vnni");
 }
 
 // Green tests must not mean that the fastest tier was never run.

@@ -30,7 +30,9 @@ namespace qattn {
 /// memory is staged through the GPU and the call then waits for the result (convenient, slower, and
 /// an error inside stream capture). On the CPU the call returns when the result is there.
 ///
-/// Re-entrant and thread-safe. out and lse must not overlap the inputs or each other.
+/// Re-entrant and thread-safe. out and lse must not overlap the inputs or each other. Where the
+/// kernel uses AMX, the tile registers of the threads that ran it, the caller's among them, are
+/// released afterwards.
 ///
 /// Throws Error: invalid_argument, unsupported, unknown_kernel, kernel_unusable,
 /// device_unavailable, out_of_memory, cuda. When it throws for its arguments, nothing was written.

@@ -18,7 +18,8 @@ struct KernelStatus {
   std::string reason;  ///< why it is not usable; empty if it is
 };
 
-/// The kernels for `device`, best first.
+/// The kernels for `device`, best first. Looks only: the permission that AMX needs is asked for by
+/// the first forward() that is to run its kernel, which counts as usable until the OS has refused.
 QATTN_API std::vector<KernelStatus> kernels(const Device& device);
 
 /// Why a kernel was chosen: the chosen one, and for each one before it the reason it was passed
@@ -31,8 +32,10 @@ struct Explanation {
   QATTN_API std::string to_string() const;
 };
 
-/// Explains what forward() would do with these arguments. Tensor data is not read. Throws
-/// Error(invalid_argument) for arguments that forward() refuses before it selects a kernel.
+/// Explains what forward() would do with these arguments. Tensor data is not read. Should the OS
+/// refuse the permission that AMX needs when forward() asks, the next kernel runs, and later
+/// explanations say so. Throws Error(invalid_argument) for arguments that forward() refuses before
+/// it selects a kernel.
 QATTN_API Explanation explain(const Device& device, const Int8Tensor& q, const Int8Tensor& k,
                               const Int8Tensor& v, const OutputTensor& out,
                               const Options& options = {});

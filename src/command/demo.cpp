@@ -55,7 +55,7 @@ Layer load_layer(const std::string& directory, const std::string& name) {
 
 std::vector<std::string> usable_kernels(const Device& device, bool best) {
   std::vector<std::string> names;
-  for (const KernelStatus& kernel : kernels(device)) {
+  for (const KernelStatus& kernel : tried_kernels(device)) {
     if (kernel.usable && !is_reference(kernel)) names.push_back(kernel.name);
   }
   if (best && names.size() > 1) names.resize(1);

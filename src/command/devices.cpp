@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "command/input_error.hpp"
+#include "verify/host_problem.hpp"
 
 namespace qattn::command {
 namespace {
@@ -45,6 +46,22 @@ std::vector<Device> all_devices() {
     devices.push_back(Device::cuda(info.ordinal));
   }
   return devices;
+}
+
+std::vector<KernelStatus> tried_kernels(const Device& device) {
+  std::vector<KernelStatus> list = kernels(device);
+  if (device.kind() != Device::Kind::cpu) return list;
+  const verify::HostProblem problem =
+      verify::random_problem({1, 1, 1, 1, 1, 1}, Mask::full(), /*seed=*/1);
+  for (const KernelStatus& kernel : list) {
+    if (!kernel.usable) continue;
+    try {
+      verify::run(problem, device, Precision::high, kernel.name);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kernel_unusable) throw;
+    }
+  }
+  return kernels(device);
 }
 
 bool is_reference(const KernelStatus& kernel) { return kernel.name.rfind("reference/", 0) == 0; }

@@ -130,7 +130,9 @@ int run(const RunOptions& options) {
   progress.step("attention with " + report.kernel);
   verify::PlacedProblem placed(problem, report.device);
   report.seconds =
-      median_seconds(placed, precision, report.kernel, options.threads, options.repeat);
+      median_seconds(placed, precision, options.kernel, options.threads, options.repeat);
+  // Again: the OS may have refused what the first choice needed.
+  report.kernel = chosen_kernel(problem, report.device, problem.options(precision, options.kernel));
   const verify::Result result = placed.result();
   write_results(options, loaded, result);
   if (options.check) {

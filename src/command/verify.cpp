@@ -42,7 +42,7 @@ std::vector<Target> find_targets(const std::string& forced, std::vector<KernelSt
   if (devices.size() == 1)
     devices.push_back(Device::cuda());  // to say why its kernels are unusable
   for (const Device& device : devices) {
-    for (const KernelStatus& kernel : kernels(device)) {
+    for (const KernelStatus& kernel : tried_kernels(device)) {
       known += (known.empty() ? "" : ", ") + kernel.name;
       if (forced.empty() ? is_reference(kernel) : kernel.name != forced) continue;
       if (kernel.usable) {

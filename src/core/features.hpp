@@ -68,6 +68,13 @@ class FeatureSet {
   std::uint64_t bits_ = 0;
 };
 
+/// What a device grants.
+struct DeviceFeatures {
+  FeatureSet have;
+  FeatureSet withheld;      // the hardware has them, and they cannot be used all the same
+  std::string_view reason;  // why, for a person; of static storage
+};
+
 /// The features that code compiled with `flags` ("-mavx2 -mfma") may use, those included that a
 /// flag implies. A flag that is not known here does not compile (in a constant expression) or
 /// throws.

@@ -1,5 +1,7 @@
 #include "cpu/detect.hpp"
 
+#include "cpu/tile_permission.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 
@@ -9,6 +11,7 @@
 namespace qattn::cpu {
 namespace {
 
+using core::DeviceFeatures;
 using core::Feature;
 using core::FeatureSet;
 
@@ -21,9 +24,43 @@ constexpr std::uint64_t kAmxState = 0x60000;  // TILECFG, TILEDATA
 
 constexpr bool saves(std::uint64_t xcr0, std::uint64_t state) { return (xcr0 & state) == state; }
 
-}  // namespace
+// Whether palette 1 is what the kernels configure (Intel SDM vol. 2, CPUID leaf 1DH). Some virtual
+// machines advertise AMX and list no palette.
+constexpr bool has_tile_palette(const CpuidLeaves& leaves) {
+  constexpr std::uint32_t kTotalBytes = 8192;
+  constexpr std::uint32_t kTileBytes = 1024;
+  constexpr std::uint32_t kRowBytes = 64;
+  constexpr std::uint32_t kTiles = 8;
+  constexpr std::uint32_t kRows = 16;
+  return leaves.max_leaf >= 0x1D && leaves.leaf1d_eax >= 1 &&
+         leaves.leaf1d_1_eax == (kTileBytes << 16 | kTotalBytes) &&
+         leaves.leaf1d_1_ebx == (kTiles << 16 | kRowBytes) &&
+         (leaves.leaf1d_1_ecx & 0xFFFF) == kRows;
+}
 
-FeatureSet features_from_cpuid(const CpuidLeaves& leaves) noexcept {
+// What keeps AMX from being used on a processor that advertises it; empty if nothing does.
+constexpr std::string_view amx_fault(const CpuidLeaves& leaves) {
+  if (!saves(leaves.xcr0, kAmxState)) {
+    return "the operating system does not save AMX tile registers (XCR0)";
+  }
+  if (!has_tile_palette(leaves)) {
+    return "the processor advertises AMX without the palette of 8 tiles of 16 rows of 64 bytes "
+           "(CPUID leaf 0x1D)";
+  }
+  if (!saves(leaves.supported_state, kAmxState)) {
+    return "the operating system gives nobody the permission to use AMX tile registers "
+           "(arch_prctl)";
+  }
+  return {};
+}
+
+// The same with AMX withheld.
+DeviceFeatures withhold_amx(const DeviceFeatures& features, std::string_view reason) noexcept {
+  const FeatureSet have = features.have.without(Feature::amx_tile).without(Feature::amx_int8);
+  return {have, features.have.missing_from(have), reason};
+}
+
+FeatureSet granted_features(const CpuidLeaves& leaves) noexcept {
   FeatureSet have;
   const auto grant = [&have](Feature feature, bool granted) {
     if (granted) have = have.with(feature);
@@ -47,10 +84,18 @@ FeatureSet features_from_cpuid(const CpuidLeaves& leaves) noexcept {
     grant(Feature::avx512vl, bit(leaves.leaf7_ebx, 31));
     grant(Feature::avx512vnni, bit(leaves.leaf7_ecx, 11));
   }
-  const bool amx_state = saves(leaves.xcr0, kAmxState);
-  grant(Feature::amx_tile, amx_state && bit(leaves.leaf7_edx, 24));
+  grant(Feature::amx_tile, bit(leaves.leaf7_edx, 24));
   grant(Feature::amx_int8, have.has(Feature::amx_tile) && bit(leaves.leaf7_edx, 25));
   return have;
+}
+
+}  // namespace
+
+DeviceFeatures features_from_cpuid(const CpuidLeaves& leaves) noexcept {
+  const DeviceFeatures features{granted_features(leaves), {}, {}};
+  const std::string_view fault = amx_fault(leaves);
+  const bool advertised = features.have.has(Feature::amx_tile);
+  return advertised && !fault.empty() ? withhold_amx(features, fault) : features;
 }
 
 #if defined(__x86_64__)
@@ -78,17 +123,18 @@ CpuidLeaves read_leaves() noexcept {
     __cpuid_count(7, 0, eax, leaves.leaf7_ebx, leaves.leaf7_ecx, leaves.leaf7_edx);
     if (eax >= 1) __cpuid_count(7, 1, leaves.leaf7_1_eax, ebx, ecx, edx);
   }
+  if (leaves.max_leaf >= 0x1D) {
+    __cpuid_count(0x1D, 0, leaves.leaf1d_eax, ebx, ecx, edx);
+    __cpuid_count(0x1D, 1, leaves.leaf1d_1_eax, leaves.leaf1d_1_ebx, leaves.leaf1d_1_ecx, edx);
+  }
   constexpr int kOsxsave = 27;  // the OS has enabled XSAVE: XGETBV does not fault
   if (bit(leaves.leaf1_ecx, kOsxsave)) leaves.xcr0 = read_xcr0();
+  constexpr int kAmxTile = 24;  // elsewhere Linux is not troubled with the question
+  if (bit(leaves.leaf7_edx, kAmxTile)) leaves.supported_state = supported_state();
   return leaves;
 }
 
-FeatureSet read_features() noexcept {
-  FeatureSet have = features_from_cpuid(read_leaves());
-  // Using the tile registers needs a permission from the OS that no kernel of this build asks for.
-  have = have.without(Feature::amx_tile).without(Feature::amx_int8);
-  return have;
-}
+DeviceFeatures read_features() noexcept { return features_from_cpuid(read_leaves()); }
 
 }  // namespace
 
@@ -109,7 +155,7 @@ std::string cpu_name() {
 
 namespace {
 
-FeatureSet read_features() noexcept { return {}; }
+DeviceFeatures read_features() noexcept { return {}; }
 
 }  // namespace
 
@@ -123,9 +169,19 @@ std::string cpu_name() {
 
 #endif
 
-FeatureSet features() noexcept {
-  static const FeatureSet have = read_features();
-  return have;
+namespace {
+
+DeviceFeatures features_given(const TilePermission& permission) noexcept {
+  static const DeviceFeatures of_machine = read_features();
+  return permission.refused && of_machine.have.has(Feature::amx_tile)
+             ? withhold_amx(of_machine, permission.reason)
+             : of_machine;
 }
+
+}  // namespace
+
+DeviceFeatures features() noexcept { return features_given(tile_permission()); }
+
+DeviceFeatures features_with_tile_permission() { return features_given(request_tile_permission()); }
 
 }  // namespace qattn::cpu

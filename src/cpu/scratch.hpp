@@ -1,6 +1,7 @@
 // Size of the scratch memory of a task: an upper bound for every tier, from head_dim alone.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,8 +26,11 @@ constexpr std::size_t scratch_bytes(std::int64_t head_dim) noexcept {
   const std::int64_t rows = max_task_rows(head_dim);
   constexpr std::int64_t kWord = 2;   // bytes of the widest packed operand
   constexpr std::int64_t kDword = 4;  // bytes of scores, sums and float32 state
-  const std::int64_t q = rows * columns * kWord;
-  const std::int64_t k_and_v = 2 * kGroupKeys * columns * kWord;
+  // Tiles take 64 bytes of a query or key at once.
+  const std::int64_t tile_columns = (head_dim + 63) / 64 * 64;
+  const std::int64_t packed_columns = std::max(columns * kWord, tile_columns);
+  const std::int64_t q = rows * packed_columns;
+  const std::int64_t k_and_v = 2 * kGroupKeys * packed_columns;
   const std::int64_t corrections = (kGroupKeys + 4 * columns) * kDword;
   const std::int64_t scores = kGroupKeys * kMaxBlockRows * kDword;
   const std::int64_t probabilities = kGroupKeys * kMaxBlockRows * kWord;

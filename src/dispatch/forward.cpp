@@ -15,14 +15,14 @@ namespace qattn {
 void forward(const Device& device, const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
              const OutputTensor& out, const Options& options) {
   const core::Problem problem = core::make_problem(q, k, v, out, options);
-  const core::FeatureSet have = dispatch::device_features(device);
-  const dispatch::Selection selection =
-      dispatch::make_selection(device, have, &problem, options.kernel);
-  const core::Kernel* kernel = dispatch::select(selection);
-  if (kernel == nullptr) dispatch::throw_no_kernel(selection);
+  const core::DeviceFeatures features = dispatch::device_features(device);
+  dispatch::Selection selection =
+      dispatch::make_selection(device, features, &problem, options.kernel);
+  if (dispatch::select(selection) == nullptr) dispatch::throw_no_kernel(selection);
   if (problem.empty()) return;
   core::RunContext context;
   context.host_memory = dispatch::check_placement(device, q, k, v, out, options);
+  const core::Kernel& kernel = dispatch::select_to_run(&selection);
   if (dispatch::config().verbose) dispatch::print_decision_once(device, selection);
   context.device = device;
   context.threads = options.threads;
@@ -30,10 +30,10 @@ void forward(const Device& device, const Int8Tensor& q, const Int8Tensor& k, con
   context.workspace = options.workspace;
   context.workspace_bytes = options.workspace_bytes;
   try {
-    kernel->run(problem, context);
+    kernel.run(problem, context);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::out_of_memory,
-                "out of host memory while " + std::string(kernel->name) + " ran");
+                "out of host memory while " + std::string(kernel.name) + " ran");
   }
 }
 
@@ -51,9 +51,9 @@ void forward(const Device& device, const std::int8_t* q, const std::int8_t* k, c
 std::size_t workspace_bytes(const Device& device, const Int8Tensor& q, const Int8Tensor& k,
                             const Int8Tensor& v, const OutputTensor& out, const Options& options) {
   const core::Problem problem = core::make_problem(q, k, v, out, options, false);
-  const core::FeatureSet have = dispatch::device_features(device);
+  const core::DeviceFeatures features = dispatch::device_features(device);
   const dispatch::Selection selection =
-      dispatch::make_selection(device, have, &problem, options.kernel);
+      dispatch::make_selection(device, features, &problem, options.kernel);
   const core::Kernel* kernel = dispatch::select(selection);
   if (kernel == nullptr) dispatch::throw_no_kernel(selection);
   if (problem.empty() || kernel->workspace == nullptr) return 0;

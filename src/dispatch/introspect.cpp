@@ -8,13 +8,24 @@
 #include "dispatch/table.hpp"
 
 namespace qattn {
+namespace {
+
+// Of any device; empty where it cannot be used.
+core::DeviceFeatures features_of(const Device& device) {
+  if (device.kind() == Device::Kind::cpu) return cpu::features();
+  return {cuda::features(device.ordinal()), {}, {}};
+}
+
+}  // namespace
 
 std::vector<KernelStatus> kernels(const Device& device) {
   const bool on_cpu = device.kind() == Device::Kind::cpu;
-  const core::FeatureSet have = on_cpu ? cpu::features() : cuda::features(device.ordinal());
+  const core::DeviceFeatures features = features_of(device);
   const std::string device_reason =
       on_cpu ? std::string() : cuda::unusable_reason(device.ordinal());
-  const dispatch::Selection selection{dispatch::table(), device.kind(), have, nullptr, {}};
+  dispatch::Selection selection{dispatch::table(), device.kind(), features.have, nullptr, {}};
+  selection.withheld = features.withheld;
+  selection.withheld_reason = features.reason;
   std::vector<KernelStatus> list;
   for (const core::Kernel& kernel : dispatch::table()) {
     if (kernel.device != device.kind()) continue;
@@ -31,10 +42,10 @@ Explanation explain(const Device& device, const Int8Tensor& q, const Int8Tensor&
                     const Int8Tensor& v, const OutputTensor& out, const Options& options) {
   const core::Problem problem = core::make_problem(q, k, v, out, options, false);
   const bool on_cpu = device.kind() == Device::Kind::cpu;
-  const core::FeatureSet have = on_cpu ? cpu::features() : cuda::features(device.ordinal());
+  const core::DeviceFeatures features = features_of(device);
   Explanation explanation =
-      dispatch::explain(dispatch::make_selection(device, have, &problem, options.kernel));
-  if (!on_cpu && have.empty()) {
+      dispatch::explain(dispatch::make_selection(device, features, &problem, options.kernel));
+  if (!on_cpu && features.have.empty()) {
     explanation.kernel.clear();
     explanation.error =
         "device " + device.name() + " cannot be used: " + cuda::unusable_reason(device.ordinal());
@@ -55,7 +66,7 @@ std::string Explanation::to_string() const {
 MachineInfo machine_info() {
   MachineInfo info;
   info.cpu = cpu::cpu_name();
-  const core::FeatureSet have = cpu::features();
+  const core::FeatureSet have = cpu::features().have;
   for (int i = 0; i < core::kFeatureCount; ++i) {
     if (have.has(static_cast<core::Feature>(i))) {
       info.cpu_features.emplace_back(core::kFeatureNames[static_cast<std::size_t>(i)]);

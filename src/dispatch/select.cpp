@@ -85,7 +85,10 @@ std::string refusal(const Kernel& kernel, const Selection& s) {
   }
   if (kernel.run == nullptr) return std::string(kernel.absent_reason);
   if (!s.have.contains(kernel.needs)) {
-    return "this device lacks " + kernel.needs.missing_from(s.have).to_string();
+    const core::FeatureSet missing = kernel.needs.missing_from(s.have);
+    const core::FeatureSet lacking = missing.missing_from(s.withheld);
+    return lacking.empty() ? std::string(s.withheld_reason)
+                           : "this device lacks " + lacking.to_string();
   }
   return s.problem == nullptr ? std::string() : core::describe_refusal(kernel.limits, *s.problem);
 }

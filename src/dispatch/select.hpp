@@ -19,6 +19,8 @@ struct Selection {
   const core::Problem* problem = nullptr;         // null: any problem
   std::string_view forced;                        // empty: automatic
   std::string_view forced_by = "options.kernel";  // who forces it, for messages
+  core::FeatureSet withheld = {};                 // of the hardware, but not usable
+  std::string_view withheld_reason = {};          // why
 };
 
 /// The kernel to run, or null if there is none (explain() says why). Allocates nothing.

@@ -4,6 +4,8 @@
 #if defined(__x86_64__)
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <optional>
@@ -28,6 +30,18 @@ inline std::optional<bool> machine_grants(const std::string& kernel) {
   if (kernel == "cpu/avx2") return avx2;
   if (kernel == "cpu/avx512") return avx512;
   if (kernel == "cpu/avx512vnni") return vnni;
+  if (kernel == "cpu/amx_int8") {
+    constexpr std::uint32_t kAmx = 1U << 24 | 1U << 25;
+    constexpr std::uint32_t kTileState = 1U << 17 | 1U << 18;
+    const bool advertised = vnni && (d & kAmx) == kAmx && (xcr0 & kTileState) == kTileState;
+    if (__get_cpuid_count(0x1D, 0, &a, &b, &c, &d) == 0 || a < 1) return false;
+    __get_cpuid_count(0x1D, 1, &a, &b, &c, &d);
+    std::uint64_t supported = 0;
+    constexpr long kGetSupported = 0x1021;  // ARCH_GET_XCOMP_SUPP
+    const bool answered = syscall(SYS_arch_prctl, kGetSupported, &supported) == 0;
+    return advertised && a == 0x04002000 && b == 0x00080040 && c == 16 && answered &&
+           (supported & kTileState) == kTileState;
+  }
   if (kernel == "cpu/avxvnni") {
     constexpr std::uint32_t kAvxVnni = 1U << 4;
     const bool has_subleaf = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0;

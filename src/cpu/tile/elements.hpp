@@ -3,7 +3,7 @@
 // operand); a panel element is broadcast to all lanes ("panel" operand).
 //
 // Probabilities arrive as `codes`: words whose low 16 bits are P + bias (or, for bytes, whose low 8
-// bits are P) and whose upper bits are anything.
+// bits are P) and whose upper bits are anything; plain integers where kPlainCodes says so.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +53,7 @@ struct Quads {
   using Ints = typename Lanes::Ints;
   static constexpr int kStep = 4;
   static constexpr std::int32_t kQueryOffset = 128;
+  static constexpr bool kPlainCodes = false;
   static constexpr std::int32_t kWordBias = 0;
   static constexpr std::int32_t kOnes = 0x01010101;
   static constexpr int operands(Codes codes) { return codes == Codes::bytes ? 1 : 2; }
@@ -118,6 +119,7 @@ struct Pairs {
   using Ints = typename Lanes::Ints;
   static constexpr int kStep = 2;
   static constexpr std::int32_t kQueryOffset = 0;
+  static constexpr bool kPlainCodes = false;
   static constexpr std::int32_t kWordBias = -32768;
   static constexpr std::int32_t kOnes = 0x00010001;
   static constexpr int operands(Codes) { return 1; }

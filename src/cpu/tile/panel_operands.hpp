@@ -177,10 +177,11 @@ struct PanelOperands {
   }
 
   // Calls drain(d, v, sum) with the integer sums of probability * value for every d and row vector.
+  // (They stay in registers: no room for them is needed.)
   template <Codes kCodes, class Drain>
   static void products(const std::int32_t* probabilities, const std::int32_t* values,
                        const std::int32_t* starts, int key_steps, std::int64_t head_dim,
-                       Drain drain) {
+                       std::int32_t*, Drain drain) {
     constexpr int kOperands = Elements::operands(kCodes);
     constexpr int kVectors = kOperands == 1 ? kRowVectors : kOperands;
     constexpr int kParts = kOperands == 1 ? 1 : kRowVectors;

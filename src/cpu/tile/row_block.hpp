@@ -141,8 +141,12 @@ template <class Operands, Codes kCodes, bool kMasked>
   const auto exponent = Lanes::fma(score - rows.maximum, rows.factor, Lanes::splat(kLess));
   const auto split = split_exponent<Lanes>(Lanes::max(exponent, Lanes::splat(kLowestExponent)));
   const auto rounded = [&](auto p, std::int32_t bias) {
-    const auto integer = Lanes::splat(kInteger + static_cast<float>(bias));
-    return Lanes::as_ints(scale_and_add<Lanes>(p, split, integer));
+    if constexpr (Operands::Elements::kPlainCodes) {
+      return Lanes::to_ints(scale<Lanes>(p, split));
+    } else {
+      const auto integer = Lanes::splat(kInteger + static_cast<float>(bias));
+      return Lanes::as_ints(scale_and_add<Lanes>(p, split, integer));
+    }
   };
   typename Lanes::Ints bits;
   if constexpr (kCodes == Codes::bytes) {
@@ -155,7 +159,8 @@ template <class Operands, Codes kCodes, bool kMasked>
     bits = Lanes::select(rows.words, bits, Lanes::template shift_left<8>(bytes));
   }
   if constexpr (kMasked) {
-    bits = Lanes::select(Lanes::splat(kHidden) < score, bits, Lanes::splat(kIntegerBits + kBias));
+    constexpr std::int32_t kNone = Operands::Elements::kPlainCodes ? 0 : kIntegerBits + kBias;
+    bits = Lanes::select(Lanes::splat(kHidden) < score, bits, Lanes::splat(kNone));
   }
   return bits;
 }
@@ -230,9 +235,10 @@ inline void accumulate_sum(
 
 // output = (probabilities * values) * new_weight + output * old_weight
 template <class Operands, Codes kCodes, bool kUnchanged>
-inline void accumulate_output(float* output, const std::int32_t* probabilities,
+inline void accumulate_output(float* output, std::int32_t* probabilities,
                               const std::int32_t* values, const std::int32_t* value_starts,
-                              int keys, std::int64_t head_dim, const Rescale<Operands>& rescale) {
+                              int keys, std::int64_t head_dim, std::int32_t* sums,
+                              const Rescale<Operands>& rescale) {
   using Lanes = typename Operands::Lanes;
   using Floats = typename Lanes::Floats;
   // 8-bit probabilities count 256 units each: a power of two, so it may join either factor.
@@ -241,7 +247,7 @@ inline void accumulate_output(float* output, const std::int32_t* probabilities,
   for_row_vectors<Operands>(
       [&](int v, int) { new_weight[v] = rescale.new_weight[v] * Lanes::splat(kCount); });
   Operands::template products<kCodes>(
-      probabilities, values, value_starts, keys / Operands::kStep, head_dim,
+      probabilities, values, value_starts, keys / Operands::kStep, head_dim, sums,
       [&](std::int64_t d, int v, typename Lanes::Ints product) __attribute__((always_inline)) {
         float* o = output + d * Operands::kBlockRows + v * Lanes::kLanes;
         Floats before = Lanes::load(o);

@@ -267,7 +267,7 @@ class Task {
     const auto add = rescale.unchanged ? accumulate_output<Operands, kCodes, true>
                                        : accumulate_output<Operands, kCodes, false>;
     add(output, memory_.probabilities, memory_.values, memory_.value_starts, keys, head_dim_,
-        rescale);
+        reinterpret_cast<std::int32_t*>(memory_.scores), rescale);
   }
 
   // Joins the state of a chunk to the total, for the row blocks that saw the chunk.
