@@ -84,6 +84,39 @@ class RunTest(CommandTest):
         self.assertIn("against float64 on the dequantised tensors", text.stdout)
         self.assertEqual(without_progress(text.stderr), "")
 
+    def check_fails(self, name, scale, kernel):
+        """--check where a scale makes kernel and reference agree on what is no number."""
+        self.scales[name][1] = scale
+        arguments = ["run", *self.int8_arguments(), "--check", "--kernel", kernel, "--repeat", "1"]
+        text = self.run_qattn(*arguments, code=1)
+        self.assertIn("FAULT", text.stdout)
+        self.assertIn("head", text.stdout)
+        report = json.loads(self.run_qattn(*arguments, "--json", code=1).stdout)
+        self.assertNotEqual(report["error_dequantised"]["fault"], "")
+
+    def test_check_fails_for_what_is_no_number(self):
+        for kernel in ("cpu/scalar", "reference/float64"):
+            for name in "qkv":
+                for scale in (math.nan, math.inf, -math.inf):
+                    with self.subTest(kernel=kernel, name=name, scale=scale):
+                        saved = list(self.scales[name])
+                        self.check_fails(name, scale, kernel)
+                        self.scales[name] = saved
+
+    def test_check_fails_for_an_output_beyond_float32(self):
+        self.scales["v"][0] = 2.0 ** 127
+        self.int8["v"] = [127] * len(self.int8["v"])
+        for kernel in ("cpu/scalar", "reference/float64"):
+            self.check_fails("v", 2.0 ** 127, kernel)
+
+    def test_check_takes_rows_without_visible_keys(self):
+        arguments = []
+        for name, shape in (("q", (4, 1, 8)), ("k", (2, 1, 8)), ("v", (2, 1, 8))):
+            values = self.int8[name][:math.prod(shape)]
+            arguments += [f"--{name}", self.write(f"{name}.npy", "|i1", shape, values),
+                          f"--{name}-scale", self.write(f"{name}_scale.npy", "<f4", (1,), [0.5])]
+        self.run_qattn("run", *arguments, "--check")
+
     def test_floats_are_quantised_per_head(self):
         expected, _ = attention(*(self.floats[name] for name in "qkv"))
         for descr in ("<f4", "<f2"):

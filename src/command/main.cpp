@@ -65,7 +65,7 @@ void add_run(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(0, 1 << 16));
   command->add_option("--repeat", o.repeat, "Measurements to take the median of")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_flag("--check", o.check, "Compare with float64 (exit code 1 for NaN and the like)");
+  command->add_flag("--check", o.check, "Compare with float64; exit code 1 where either has NaN or infinity");
   command->add_flag("--json", o.json, "Print JSON");
   command->callback([&] { arguments.chosen = [&] { return run(arguments.run); }; });
 }

@@ -137,7 +137,12 @@ int run(const RunOptions& options) {
   write_results(options, loaded, result);
   if (options.check) {
     progress.step("float64 on the dequantised tensors");
-    report.dequantised = verify::measure(problem, result, verify::run_reference(problem));
+    const verify::Result reference = verify::run_reference(problem);
+    report.dequantised = verify::measure(problem, result, reference);
+    // Measures pass over entries on which kernel and reference agree that they are no numbers.
+    if (report.dequantised->fault.empty()) {
+      report.dequantised->fault = verify::first_not_finite(problem, result, reference);
+    }
     progress.step("float64 on the unquantised tensors");
     if (loaded.original) {
       report.unquantised = verify::relative_error(problem.dimensions, result.out,

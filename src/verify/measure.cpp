@@ -18,6 +18,10 @@ std::size_t row_begin(const Dimensions& d, const Row& row) {
   return static_cast<std::size_t>(((row.b * d.seq_q + row.i) * d.heads_q + row.h) * d.head_dim);
 }
 
+std::size_t lse_index(const Dimensions& d, const Row& row) {
+  return static_cast<std::size_t>((row.b * d.heads_q + row.h) * d.seq_q + row.i);
+}
+
 std::string describe(const Dimensions& d, const Row& row, const std::string& what, float value,
                      float reference) {
   return what + " of (batch " + std::to_string(row.b) + ", query " + std::to_string(row.i) +
@@ -80,7 +84,7 @@ std::string find_fault(const Dimensions& d, const Row& row, std::int64_t visible
       return describe(d, row, "channel " + std::to_string(c), value, reference.out[at]);
     }
   }
-  const auto at = static_cast<std::size_t>((row.b * d.heads_q + row.h) * d.seq_q + row.i);
+  const std::size_t at = lse_index(d, row);
   const float lse = result.lse[at];
   const float expected = reference.lse[at];
   const bool nothing = expected == -std::numeric_limits<float>::infinity();
@@ -153,6 +157,33 @@ Measure measure(const HostProblem& problem, const Result& result, const Result& 
     }
   }
   return measure;
+}
+
+std::string first_not_finite(const HostProblem& problem, const Result& result,
+                             const Result& reference) {
+  check_sizes(problem, result);
+  check_sizes(problem, reference);
+  const Dimensions& d = problem.dimensions;
+  for (std::int64_t b = 0; b < d.batch; ++b) {
+    for (std::int64_t i = 0; i < d.seq_q; ++i) {
+      for (std::int64_t h = 0; h < d.heads_q; ++h) {
+        const Row row{b, i, h};
+        for (std::int64_t c = 0; c < d.head_dim; ++c) {
+          const std::size_t at = row_begin(d, row) + static_cast<std::size_t>(c);
+          if (!std::isfinite(result.out[at]) || !std::isfinite(reference.out[at])) {
+            return describe(d, row, "channel " + std::to_string(c), result.out[at],
+                            reference.out[at]);
+          }
+        }
+        if (visible_keys(d, problem.mask, i) == 0) continue;  // its lse is -infinity
+        const std::size_t at = lse_index(d, row);
+        if (!std::isfinite(result.lse[at]) || !std::isfinite(reference.lse[at])) {
+          return describe(d, row, "lse", result.lse[at], reference.lse[at]);
+        }
+      }
+    }
+  }
+  return {};
 }
 
 double error_bound(Precision precision) { return precision == Precision::high ? 5e-4 : 1.5e-2; }

@@ -31,6 +31,12 @@ double relative_error(const Dimensions& dimensions, const std::vector<float>& ou
 /// Error(unsupported) for masks other than causal and full.
 Measure measure(const HostProblem& problem, const Result& result, const Result& reference);
 
+/// First entry, of the result or of its reference, that is not finite, or an lse of -infinity where
+/// there are visible keys: what Measure::fault lets pass where both agree on it. Empty if there is
+/// none.
+std::string first_not_finite(const HostProblem& problem, const Result& result,
+                             const Result& reference);
+
 /// Bound on Measure::relative and Measure::row for a precision: 5e-4 (high), 1.5e-2 (fast).
 double error_bound(Precision precision);
 /// Bound on Measure::lse for a precision: the error of the denominator, which the same
