@@ -192,7 +192,7 @@ class RefusalTest(CommandTest):
         arguments = []
         for name in "qkv":
             arguments += [f"--{name}", self.write(f"{name}.npy", "<f4", (2, 1, 257), [1.0] * 514)]
-        self.assert_refused(["run", *arguments], "257", "256")
+        self.assert_refused(["run", *arguments], "--q: head_dim is 257", "256")
 
     def test_scales(self):
         arguments = self.int8_arguments()
@@ -218,11 +218,28 @@ class RefusalTest(CommandTest):
 
     def test_kernels_and_devices(self):
         arguments = ["run", *self.int8_arguments()]
-        self.assert_refused([*arguments, "--kernel", "cpu/none"], "cpu/none", "cpu/scalar")
+        self.assert_refused([*arguments, "--kernel", "cpu/none"],
+                            "qattn: --kernel", "cpu/none", "cpu/scalar")
+        self.assert_refused([*arguments, "--kernel", "cuda/sm80", "--device", "cpu"],
+                            "qattn: --kernel", "cuda/sm80")
         self.assert_refused([*arguments, "--device", "tpu"], "--device", "cuda:N")
         self.assert_refused([*arguments, "--device", "cuda:x"], "--device", "cuda:N")
         self.assert_refused([*arguments, "--device", "cuda:99"], "cuda:99")
-        self.assert_refused([*arguments, "--softmax-scale", "nan"], "softmax_scale")
+        self.assert_refused([*arguments, "--softmax-scale", "nan"], "--softmax-scale is nan")
+        self.assert_refused([*arguments, "--softmax-scale", "inf"], "--softmax-scale is inf")
+
+    def test_a_variable_is_not_called_a_flag(self):
+        result = self.run_qattn("run", *self.int8_arguments(), "--device", "cpu", code=2,
+                                env={"QATTN_KERNEL": "cpu/none"})
+        self.assertIn("QATTN_KERNEL", result.stderr)
+        self.assertNotIn("--kernel", result.stderr)
+
+    def test_unknown_subcommands(self):
+        for arguments in (["fly"], ["fly", "--quick"], ["runs", "--q", "x.npy"], [""]):
+            with self.subTest(arguments):
+                self.assert_refused(arguments, f"qattn: there is no sub-command '{arguments[0]}'",
+                                    "info", "verify", "run", "demo")
+        self.assert_refused([], "qattn: a sub-command is missing", "info", "verify", "run", "demo")
 
     def test_usage(self):
         for arguments in ([], ["fly"], ["run"], ["info", "--fast"],

@@ -3,9 +3,10 @@
 #include <cstdio>
 #include <functional>
 #include <new>
+#include <string>
 
 #include "command/command.hpp"
-#include "command/input_error.hpp"
+#include "command/usage.hpp"
 
 namespace {
 
@@ -65,7 +66,8 @@ void add_run(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(0, 1 << 16));
   command->add_option("--repeat", o.repeat, "Measurements to take the median of")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_flag("--check", o.check, "Compare with float64; exit code 1 where either has NaN or infinity");
+  command->add_flag("--check", o.check,
+                    "Compare with float64; exit code 1 where either has NaN or infinity");
   command->add_flag("--json", o.json, "Print JSON");
   command->callback([&] { arguments.chosen = [&] { return run(arguments.run); }; });
 }
@@ -94,9 +96,25 @@ int run_chosen(const Arguments& arguments) {
     return code;
   } catch (const std::bad_alloc&) {
     return complain("out of memory");
+  } catch (const qattn::Error& error) {
+    return complain(qattn::command::in_flags(error.what()).c_str());
   } catch (const std::exception& error) {
     return complain(error.what());
   }
+}
+
+// What is wrong with the first argument as a sub-command; empty if nothing is, or if it is a flag.
+std::string subcommand_fault(const CLI::App& app, int argc, char** argv) {
+  const std::string given = argc < 2 ? "" : argv[1];
+  if (!given.empty() && given.front() == '-') return {};
+  std::string known;
+  for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == given) return {};
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  const std::string fault =
+      argc < 2 ? "a sub-command is missing" : "there is no sub-command '" + given + "'";
+  return fault + " (allowed: " + known + "; qattn --help describes them)";
 }
 
 }  // namespace
@@ -112,6 +130,8 @@ int main(int argc, char** argv) {
   add_verify(app, arguments);
   add_run(app, arguments);
   add_demo(app, arguments);
+  const std::string fault = subcommand_fault(app, argc, argv);
+  if (!fault.empty()) return complain(fault.c_str());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -9,6 +9,7 @@
 #include "command/npy.hpp"
 #include "command/progress.hpp"
 #include "command/timing.hpp"
+#include "command/usage.hpp"
 #include "verify/measure.hpp"
 
 namespace qattn::command {
@@ -46,7 +47,7 @@ std::string chosen_kernel(const verify::HostProblem& problem, const Device& devi
   const Explanation explanation =
       explain(device, problem.q_view(), problem.k_view(), problem.v_view(),
               OutputTensor(static_cast<float*>(nullptr), problem.out_shape()), options);
-  if (!explanation.error.empty()) throw InputError(explanation.error);
+  if (!explanation.error.empty()) throw InputError(in_flags(explanation.error));
   return explanation.kernel;
 }
 
