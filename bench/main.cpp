@@ -28,10 +28,20 @@ void add_context() {
       "cuda", machine.cuda_devices.empty() ? machine.cuda : machine.cuda_devices.front().name);
 }
 
+// Since version 1.8 Google Benchmark wants a unit after a minimum time, before it takes none. The
+// flag changed together with this function, which reports what the flag asked for.
+template <typename Reporter>
+concept TakesUnits = requires(Reporter& reporter) {
+  reporter.ReportRunsConfig(0.2, false, 0);
+};
+constexpr const char* kMinTime = TakesUnits<benchmark::BenchmarkReporter>
+                                     ? "--benchmark_min_time=0.2s"
+                                     : "--benchmark_min_time=0.2";
+
 int run(int argc, char** argv) {
   // Many rows: a shorter time for each than the library's default. A flag of the user's wins, since
   // it comes later.
-  std::string min_time = "--benchmark_min_time=0.2";
+  std::string min_time = kMinTime;
   std::vector<char*> arguments = {argv[0], min_time.data()};
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   int count = static_cast<int>(arguments.size());
