@@ -88,6 +88,47 @@ TEST(Devices, BuffersHoldWhatTheyAreGiven) {
   }
 }
 
+// The message with which `call` is refused.
+template <typename Call>
+std::string refusal(ErrorCode code, Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(Devices, BuffersRefuseHostPointersThatAreNull) {
+  float* const null = nullptr;
+  Buffer<float> buffer(Device::cpu(), 3);
+  const auto expect_named = [](const std::string& message) {
+    EXPECT_EQ(message.rfind("host is null", 0), 0U) << message;
+    EXPECT_NE(message.find("12 bytes"), std::string::npos) << message;
+    EXPECT_NE(message.find("allowed"), std::string::npos) << message;
+  };
+  expect_named(refusal(ErrorCode::invalid_argument,
+                       [&] { const Buffer<float> copied(Device::cpu(), null, 3); }));
+  expect_named(refusal(ErrorCode::invalid_argument, [&] { buffer.copy_from(null); }));
+  expect_named(refusal(ErrorCode::invalid_argument, [&] { buffer.copy_to(null); }));
+  EXPECT_EQ(Buffer<float>(Device::cpu(), null, 0).data(), nullptr);
+  Buffer<float>().copy_from(null);
+  Buffer<float>().copy_to(null);
+}
+
+TEST(Devices, BuffersSayWhatWasAskedForWhenItIsTooMuch) {
+  const auto too_large = [](std::size_t size) {
+    return refusal(ErrorCode::out_of_memory,
+                   [&] { const Buffer<double> buffer(Device::cpu(), size); });
+  };
+  const std::string overflow = too_large(SIZE_MAX / 4);
+  EXPECT_NE(overflow.find(std::to_string(SIZE_MAX / 4) + " elements of 8 bytes"), std::string::npos)
+      << overflow;
+  const std::string large = too_large(SIZE_MAX / 9);
+  EXPECT_NE(large.find(std::to_string(SIZE_MAX / 9 * 8) + " bytes"), std::string::npos) << large;
+}
+
 // A device that is not there: an error with the reason, and nothing written.
 int use_absent_device(const Device& device) {
   Call call;

@@ -11,10 +11,12 @@
 namespace qattn {
 
 namespace detail {
-/// 256-byte aligned memory of the device; throws Error(out_of_memory | device_unavailable).
-QATTN_API void* allocate(const Device& device, std::size_t bytes);
+/// 256-byte aligned memory of the device for `size` elements; throws Error(out_of_memory |
+/// device_unavailable).
+QATTN_API void* allocate(const Device& device, std::size_t size, std::size_t element_bytes);
 QATTN_API void deallocate(const Device& device, void* pointer) noexcept;
 /// Copies and waits until the copy is done, after all work that was put on the device's stream.
+/// Throws Error(invalid_argument) for host memory that is null, unless `bytes` is 0.
 QATTN_API void copy_to_device(const Device& device, void* to, const void* from, std::size_t bytes);
 QATTN_API void copy_to_host(const Device& device, void* to, const void* from, std::size_t bytes);
 }  // namespace detail
@@ -34,9 +36,10 @@ class Buffer {
   /// Throws Error(out_of_memory | device_unavailable).
   Buffer(const Device& device, std::size_t size)
       : device_(device),
-        data_(static_cast<T*>(detail::allocate(device, bytes_of(size)))),
+        data_(static_cast<T*>(detail::allocate(device, size, sizeof(T)))),
         size_(size) {}
-  /// Allocates and copies `size` elements from host memory.
+  /// Allocates and copies `size` elements from host memory. `host` may be null only if `size` is 0:
+  /// else Error(invalid_argument).
   Buffer(const Device& device, const T* host, std::size_t size) : Buffer(device, size) {
     copy_from(host);
   }
@@ -59,18 +62,13 @@ class Buffer {
   std::size_t size() const noexcept { return size_; }
   const Device& device() const noexcept { return device_; }
 
-  /// Copies size() elements from host memory and waits.
+  /// Copies size() elements from host memory and waits. Throws as the constructor that copies.
   void copy_from(const T* host) { detail::copy_to_device(device_, data_, host, size_ * sizeof(T)); }
-  /// Copies size() elements to host memory, after all earlier work on the stream, and waits.
+  /// Copies size() elements to host memory, after all earlier work on the stream, and waits. Throws
+  /// as copy_from().
   void copy_to(T* host) const { detail::copy_to_host(device_, host, data_, size_ * sizeof(T)); }
 
  private:
-  // A size whose byte count overflows becomes one that no allocation can meet.
-  static constexpr std::size_t bytes_of(std::size_t size) noexcept {
-    std::size_t bytes = 0;
-    return __builtin_mul_overflow(size, sizeof(T), &bytes) ? static_cast<std::size_t>(-1) : bytes;
-  }
-
   Device device_;
   T* data_ = nullptr;
   std::size_t size_ = 0;

@@ -71,7 +71,7 @@ qattn_status qattn_allocate(const qattn_device* device, size_t bytes, void** poi
   return guarded([&] {
     require("pointer", pointer);
     *pointer = nullptr;
-    *pointer = qattn::detail::allocate(to_device(device), bytes);
+    *pointer = qattn::detail::allocate(to_device(device), bytes, 1);
   });
 }
 

@@ -14,11 +14,25 @@ namespace {
 
 constexpr std::align_val_t kAlignment{256};  // what cudaMalloc gives, so both devices agree
 
+void require_host(const void* host, std::size_t bytes) {
+  if (host != nullptr) return;
+  throw Error(ErrorCode::invalid_argument, "host is null with " + std::to_string(bytes) +
+                                               " bytes to copy (allowed: null only with none)");
+}
+
 }  // namespace
 
-void* allocate(const Device& device, std::size_t bytes) {
+void* allocate(const Device& device, std::size_t size, std::size_t element_bytes) {
   if (device.kind() == Device::Kind::cuda) {
     dispatch::device_features(device);  // throws with the reason where the device cannot be used
+  }
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(size, element_bytes, &bytes)) {
+    throw Error(ErrorCode::out_of_memory,
+                "out of memory on " + device.name() + ": " + std::to_string(size) +
+                    " elements of " + std::to_string(element_bytes) + " bytes were asked for");
+  }
+  if (device.kind() == Device::Kind::cuda) {
     return bytes == 0 ? nullptr : cuda::allocate(device.ordinal(), bytes);
   }
   if (bytes == 0) return nullptr;
@@ -43,6 +57,7 @@ void deallocate(const Device& device, void* pointer) noexcept {
 
 void copy_to_device(const Device& device, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  require_host(from, bytes);
   if (device.kind() == Device::Kind::cuda) {
     cuda::copy_to_device(device.ordinal(), device.stream(), to, from, bytes);
   } else {
@@ -52,6 +67,7 @@ void copy_to_device(const Device& device, void* to, const void* from, std::size_
 
 void copy_to_host(const Device& device, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  require_host(to, bytes);
   if (device.kind() == Device::Kind::cuda) {
     cuda::copy_to_host(device.ordinal(), device.stream(), to, from, bytes);
   } else {
