@@ -20,10 +20,12 @@ struct Mask {
   static constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
   Kind kind = Kind::causal;
+  /// Bounds of a window. With any other kind they must exclude nothing, or be left as they are
+  /// here: a bound that would be ignored is refused.
   std::int64_t window_left = kUnlimited;
   std::int64_t window_right = 0;
   /// Entries (batch, heads_q, seq_q, seq_k) of a boolean (uint8) or additive (float32) mask, with
-  /// strides in elements; a stride of 0 broadcasts.
+  /// strides in elements; a stride of 0 broadcasts. Null and 0 with any other kind.
   const void* data = nullptr;
   std::int64_t batch_stride = 0;
   std::int64_t head_stride = 0;

@@ -66,7 +66,7 @@ typedef struct qattn_device {
   size_t struct_size;
   int32_t kind;    /**< QATTN_DEVICE_CPU, QATTN_DEVICE_CUDA */
   int32_t ordinal; /**< CUDA device; 0 on the CPU */
-  void* stream;    /**< cudaStream_t; null: the legacy default stream */
+  void* stream;    /**< cudaStream_t; null: the legacy default stream; null on the CPU */
 } qattn_device;
 
 /** This machine's CPU. */
@@ -125,7 +125,7 @@ typedef struct qattn_tensor {
   const float* scale;         /**< in the memory space of the tensor */
   int32_t dtype;              /**< QATTN_INT8, QATTN_UINT8 */
   int32_t granularity;        /**< of the scales; QATTN_PER_HEAD by default */
-  int64_t scale_block_tokens; /**< for QATTN_PER_BLOCK */
+  int64_t scale_block_tokens; /**< for QATTN_PER_BLOCK; else 0 */
   const uint8_t* zero_point;  /**< of a uint8 tensor, in the scales' granularity; else null */
   int32_t layout;             /**< QATTN_DENSE by default */
   int32_t reserved;           /**< 0 */
@@ -181,11 +181,11 @@ typedef void (*qattn_executor)(void* context, int64_t tasks,
  * threads, which is also what null pointers to options mean. */
 typedef struct qattn_options {
   size_t struct_size;
-  int32_t mask;      /**< QATTN_MASK_CAUSAL by default */
-  int32_t precision; /**< QATTN_PRECISION_HIGH by default */
-  int64_t window_left;
-  int64_t window_right;
-  const void* mask_data;     /**< (batch, heads_q, seq_q, seq_k), last dimension contiguous */
+  int32_t mask;          /**< QATTN_MASK_CAUSAL by default */
+  int32_t precision;     /**< QATTN_PRECISION_HIGH by default */
+  int64_t window_left;   /**< of QATTN_MASK_WINDOW; else as qattn_options_init() left both, or 0 */
+  int64_t window_right;  /**< the same; a bound that the mask would ignore is refused */
+  const void* mask_data; /**< (batch, heads_q, seq_q, seq_k), last dimension contiguous */
   int64_t mask_strides[3];   /**< batch, head, query; in elements; 0 broadcasts */
   int32_t has_softmax_scale; /**< 0: softmax_scale is 1 / sqrt(head_dim) */
   float softmax_scale;       /**< finite; read only if has_softmax_scale is not 0 */

@@ -37,7 +37,7 @@ struct QuantizedTensor {
   /// float32, aligned to 4 bytes, one scale per entry of the granularity (see Scale).
   float* scale = nullptr;
   Scale::Granularity granularity = Scale::Granularity::per_head;
-  std::int64_t block_tokens = 0;  ///< tokens that share one scale, for per_block only
+  std::int64_t block_tokens = 0;  ///< tokens that share one scale, for per_block; else 0
 
   constexpr QuantizedTensor() noexcept = default;
   /// Contiguous tensor, one scale per head.

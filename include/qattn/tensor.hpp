@@ -50,7 +50,7 @@ struct Scale {
   };
   const float* data = nullptr;
   Granularity granularity = Granularity::per_head;
-  std::int64_t block_tokens = 0;  ///< tokens that share one scale, for per_block only
+  std::int64_t block_tokens = 0;  ///< tokens that share one scale, for per_block; else 0
 };
 
 /// One scale for the whole tensor: data[1].
@@ -79,7 +79,7 @@ constexpr Scale per_channel(const float* data) noexcept {
 }
 
 /// How sequences lie in the tensor. Dense is one (batch, seq, heads, head_dim) block; the others
-/// take over the batch and seq dimensions.
+/// take over the batch and seq dimensions. Fields of another kind must be null or 0.
 struct SequenceLayout {
   enum class Kind : std::uint8_t {
     dense,   ///< every sequence has shape.seq tokens
@@ -133,7 +133,8 @@ struct OutputTensor {
   DataType dtype = DataType::float32;
   Shape shape;
   Strides strides;
-  Scale scale;  ///< of an int8 output, given by the caller: round to nearest even, saturating
+  /// Of an int8 output, given by the caller: round to nearest even, saturating. Else no data.
+  Scale scale;
 
   constexpr OutputTensor() noexcept = default;
   /// Contiguous float32 output.

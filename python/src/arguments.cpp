@@ -90,6 +90,11 @@ Mask parse_mask(nb::handle causal, nb::handle window) {
   }
   const std::int64_t left = window_bound(PyTuple_GetItem(window.ptr(), 0));
   const std::int64_t right = window_bound(PyTuple_GetItem(window.ptr(), 1));
+  if (is_causal && right != 0 && right != Mask::kUnlimited) {
+    refuse_value("window is " + repr_text(window) +
+                 ", whose right bound causal=True does not read (allowed: 0, None or a negative"
+                 " right bound; or causal=False)");
+  }
   return Mask::window(left, is_causal ? 0 : right);
 }
 

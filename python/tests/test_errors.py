@@ -72,6 +72,7 @@ WRONG_VALUE: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "infinite softmax_scale": ("softmax_scale", {"softmax_scale": float("inf")}),
+    "right bound with causal": ("window", {"window": (8, 5)}),
     "unknown precision": ("precision", {"precision": "low"}),
     "unknown device": ("device", {"device": "tpu"}),
     "malformed device": ("device", {"device": "cuda:-1"}),

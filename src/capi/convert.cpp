@@ -132,7 +132,15 @@ qattn_quantize_options default_quantize_options() noexcept {
 Device to_device(const qattn_device* device) {
   const qattn_device given = read_struct("device", device, default_device());
   const auto kind = to_enum<Device::Kind>("device.kind", given.kind, QATTN_DEVICE_CUDA);
-  return kind == Device::Kind::cpu ? Device::cpu() : Device::cuda(given.ordinal, given.stream);
+  if (kind == Device::Kind::cuda) return Device::cuda(given.ordinal, given.stream);
+  if (given.ordinal != 0) {
+    refuse("device.ordinal is " + std::to_string(given.ordinal) +
+           " with device.kind QATTN_DEVICE_CPU (allowed: 0)");
+  }
+  if (given.stream != nullptr) {
+    refuse("device.stream is set with device.kind QATTN_DEVICE_CPU (allowed: null)");
+  }
+  return Device::cpu();
 }
 
 Int8Tensor to_tensor(const char* name, const qattn_tensor* tensor) {
@@ -171,8 +179,12 @@ Options to_options(const qattn_options* options) {
   if (options == nullptr) return result;
   const qattn_options given = read_struct("options", options, default_options());
   result.mask.kind = to_enum<Mask::Kind>("options.mask", given.mask, QATTN_MASK_ADDITIVE);
-  result.mask.window_left = given.window_left;
-  result.mask.window_right = given.window_right;
+  // A struct that its caller filled with zeros sets no window.
+  const bool zeros = given.window_left == 0 && given.window_right == 0;
+  if (result.mask.kind == Mask::Kind::window || !zeros) {
+    result.mask.window_left = given.window_left;
+    result.mask.window_right = given.window_right;
+  }
   result.mask.data = given.mask_data;
   result.mask.batch_stride = given.mask_strides[0];
   result.mask.head_stride = given.mask_strides[1];

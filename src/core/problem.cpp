@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "core/unused.hpp"
 #include "core/view.hpp"
 
 namespace qattn::core {
@@ -238,6 +239,11 @@ Problem make_problem(const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor&
   check_input("v", v);
   check_output_type(out);
   check_options(options);
+  refuse_unused("q", q);
+  refuse_unused("k", k);
+  refuse_unused("v", v);
+  refuse_unused(out);
+  refuse_unused(options.mask);
 
   Problem p;
   p.extras = merge(merge(input_extras(q), input_extras(k)),

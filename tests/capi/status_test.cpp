@@ -33,6 +33,43 @@ TEST_F(Status, InvalidArgument) {
   EXPECT_EQ(message().rfind("q.data is null", 0), 0U) << message();
 }
 
+TEST_F(Status, FieldsThatTheMaskDoesNotReadAreRefused) {
+  const qattn_options defaults = problem.options;
+  const auto refused = [&](const std::string& argument) {
+    EXPECT_EQ(failure(), QATTN_INVALID_ARGUMENT) << argument;
+    EXPECT_EQ(message().rfind(argument, 0), 0U) << message();
+    problem.options = defaults;
+  };
+  problem.options.window_left = 128;
+  refused("options.mask.window_left is 128");
+  problem.options.mask = QATTN_MASK_FULL;
+  problem.options.window_right = 3;
+  refused("options.mask.window_right is 3");
+  problem.options.mask_data = out.data();
+  refused("options.mask.data is set");
+  problem.options.mask_strides[1] = 6;
+  refused("options.mask.head_stride is 6");
+}
+
+TEST_F(Status, OptionsFilledWithZerosHaveNoWindow) {
+  std::vector<float> expected(problem.out_size());
+  ASSERT_EQ(problem.run(expected.data()), QATTN_OK) << message();
+  problem.options = {};
+  problem.options.struct_size = sizeof problem.options;
+  ASSERT_EQ(problem.run(out.data()), QATTN_OK) << message();
+  EXPECT_EQ(bits(out), bits(expected));
+}
+
+TEST_F(Status, TheCpuHasNoOrdinalAndNoStream) {
+  problem.device.ordinal = 1;
+  EXPECT_EQ(failure(), QATTN_INVALID_ARGUMENT);
+  EXPECT_EQ(message().rfind("device.ordinal is 1", 0), 0U) << message();
+  problem.device.ordinal = 0;
+  problem.device.stream = &problem;
+  EXPECT_EQ(failure(), QATTN_INVALID_ARGUMENT);
+  EXPECT_EQ(message().rfind("device.stream is set", 0), 0U) << message();
+}
+
 TEST_F(Status, Unsupported) {
   problem.options.soft_cap = 30.0F;
   EXPECT_EQ(failure(), QATTN_UNSUPPORTED);

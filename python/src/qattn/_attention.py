@@ -57,7 +57,7 @@ def forward(
         softmax_scale: Factor of the scores; 1 / sqrt(head_dim) when None.
         window: (left, right): key j is visible to the query at position p = i + (seq_k - seq_q) if
             p - left <= j <= p + right. None or a negative bound excludes nothing; with `causal`
-            the right bound is 0.
+            the right bound is 0, and another one that excludes something is refused.
         precision: "high" keeps probabilities in 16 bits, "fast" in 8.
         return_lse: Also return float32 (batch, heads_q, seq_q): the natural logarithm of the sum of
             exp(S) over the visible keys, -inf where there are none.

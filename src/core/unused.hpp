@@ -1,0 +1,21 @@
+// Fields that the chosen kind of an argument does not read. Ignoring one that was set would compute
+// something else than was asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "qattn/mask.hpp"
+#include "qattn/tensor.hpp"
+
+namespace qattn::core {
+
+/// Each throws Error(invalid_argument) with the name of the first such field that is set.
+void refuse_unused(const Mask& mask);
+void refuse_unused(const std::string& name, const Int8Tensor& tensor);
+void refuse_unused(const OutputTensor& out);
+/// `granularity` and `block_tokens` of the argument called `name`.
+void refuse_unused_block(const std::string& name, Scale::Granularity granularity,
+                         std::int64_t block_tokens);
+
+}  // namespace qattn::core
