@@ -46,10 +46,11 @@ TEST_P(Threads, ManyCallersAtOnce) {
 }
 
 // What binds kernels that run on the CPU. The problem is large enough for several threads.
+// No rounding of its softmax scale is exact: 1 / sqrt(60).
 class HostThreads : public KernelTest {
  protected:
   static HostProblem problem() {
-    return verify::random_problem({1, 300, 300, 4, 2, 64}, Mask::causal(), 5);
+    return verify::random_problem({1, 300, 300, 4, 2, 60}, Mask::causal(), 5);
   }
 };
 std::vector<KernelCase> host_kernels() {
@@ -114,7 +115,7 @@ TEST_P(HostThreads, RoundingModeNeitherMattersNorChanges) {
     const int after = std::fegetround();
     std::fesetround(FE_TONEAREST);
     EXPECT_EQ(after, mode);
-    if (kernel().is_cpu_tier()) expect_same_bits(result, expected);
+    expect_same_bits(result, expected);
   }
 }
 
@@ -134,11 +135,10 @@ TEST_P(HostThreads, FlushToZeroNeitherMattersNorChanges) {
   _mm_setcsr(before);
   constexpr unsigned kControlBits = 0xFFC0;
   EXPECT_EQ(after & kControlBits, (before | kFlushToZero | kDenormalsAreZero) & kControlBits);
-  if (kernel().is_cpu_tier()) expect_same_bits(result, expected);
+  expect_same_bits(result, expected);
 }
 
 TEST_P(HostThreads, UnmaskedTrapsDoNotFire) {
-  if (kernel().is_reference()) GTEST_SKIP() << "the reference computes in the caller's environment";
   HostProblem shared = problem();
   shared.q_scale[1] = std::numeric_limits<float>::infinity();
   shared.v_scale[1] = 1e-45F;

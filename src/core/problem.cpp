@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "core/float_environment.hpp"
 #include "core/unused.hpp"
 #include "core/view.hpp"
 
@@ -185,6 +186,12 @@ void require_pointer(const char* name, const void* pointer) {
   }
 }
 
+// Rounded to nearest whatever the caller's rounding mode is.
+double default_softmax_scale(std::int64_t head_dim) {
+  const FloatEnvironment environment;
+  return 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
 constexpr std::int64_t kFloatBytes = 4;
 
 void require_float_alignment(const char* name, const void* pointer) {
@@ -262,7 +269,7 @@ Problem make_problem(const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor&
   p.mask = options.mask.kind;
   p.precision = options.precision;
   p.softmax_scale = options.softmax_scale ? static_cast<double>(*options.softmax_scale)
-                                          : 1.0 / std::sqrt(static_cast<double>(p.head_dim));
+                                          : default_softmax_scale(p.head_dim);
 
   std::int64_t q_span = 0;
   std::int64_t k_span = 0;

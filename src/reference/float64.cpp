@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/float_environment.hpp"
+
 namespace qattn::reference {
 namespace {
 
@@ -47,6 +49,7 @@ void attend(const core::Problem& p, std::int64_t b, std::int64_t h, std::int64_t
 }  // namespace
 
 void run_float64(const core::Problem& p, const core::RunContext&) {
+  const core::FloatEnvironment environment;
   // Queries at a time: the scores of a block against all keys are the largest temporary.
   constexpr std::int64_t kBlockQueries = 64;
   for (std::int64_t b = 0; b < p.batch; ++b) {
