@@ -9,10 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <random>
+#include <vector>
 
 #include "command/input_error.hpp"
 #include "command/json.hpp"
 #include "command/quantize.hpp"
+#include "qattn/qattn.hpp"
 #include "verify/distributions.hpp"
 
 namespace qattn::command {
@@ -221,6 +224,22 @@ TEST(Quantize, ExtremesStayWithinHalfAStep) {
   EXPECT_EQ(quantize({0.0F, 0.0F}, 1, 2, "t").values, (std::vector<std::int8_t>{0, 0}));
 }
 
+// What a program that calls the library gets for the same tensor.
+TEST(Quantize, GivesTheBitsOfTheLibrary) {
+  const std::int64_t batch_seq = 100000, heads = 3, head_dim = 5;
+  std::vector<float> tensor(static_cast<std::size_t>(batch_seq * heads * head_dim));
+  std::mt19937 generator(11);
+  std::normal_distribution<float> normal;
+  for (float& x : tensor) x = normal(generator);
+  std::vector<std::int8_t> values(tensor.size());
+  std::vector<float> scales(static_cast<std::size_t>(heads));
+  qattn::quantize(Device::cpu(), tensor.data(), values.data(), scales.data(), 1, batch_seq, heads,
+                  head_dim);
+  const Quantized result = quantize(tensor, heads, head_dim, "t");
+  EXPECT_EQ(result.scales, scales);
+  EXPECT_TRUE(result.values == values) << "too many values to print";
+}
+
 TEST(Quantize, NotANumberNamesFileAndHead) {
   for (const float bad : {kNan, kInfinity, -kInfinity}) {
     try {
@@ -228,6 +247,7 @@ TEST(Quantize, NotANumberNamesFileAndHead) {
       ADD_FAILURE() << bad << " was accepted";
     } catch (const InputError& error) {
       EXPECT_EQ(std::string(error.what()).rfind("k.npy: head 1 holds ", 0), 0U) << error.what();
+      EXPECT_NE(std::string(error.what()).find("at element 3 "), std::string::npos) << error.what();
     }
   }
 }

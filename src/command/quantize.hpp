@@ -13,9 +13,8 @@ struct Quantized {
   std::vector<float> scales;  // one per head
 };
 
-/// Quantises a contiguous (batch, seq, heads, head_dim) tensor: scale = largest magnitude / 127,
-/// values rounded to the nearest, ties to even, within -127..127. A head of zeros gets scale 1.
-/// `name` says whose tensor it is in an error. Throws InputError for NaN or infinite entries.
+/// Quantises a contiguous (batch, seq, heads, head_dim) tensor with qattn::quantize(). `name` says
+/// whose tensor it is in an error. Throws InputError for NaN or infinite entries.
 Quantized quantize(const std::vector<float>& tensor, std::int64_t heads, std::int64_t head_dim,
                    const std::string& name);
 
