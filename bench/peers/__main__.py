@@ -1,0 +1,77 @@
+"""Times the attention of other libraries on the same problems and threads as qattn's, in turns.
+
+    python3 -m venv build/peers && build/peers/bin/pip install -r bench/peers/requirements.txt
+    build/peers/bin/python bench/peers --out build/release/peers.json
+
+docs/benchmarking.md says how it measures. A peer that cannot be had is listed with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+
+from contestants import Bench
+from problems import CPU_PROBLEMS, CUDA_PROBLEMS
+from rounds import Effort, Results, compete, prepare, start_workers
+from table import as_json, lines
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def machine() -> str:
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", type=pathlib.Path, default=ROOT / "build/release/qattn_bench")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--kernel", help="ours; default: the first of the table that is usable")
+    parser.add_argument("--threads", default="", help="such as 1,2; default: one and all")
+    parser.add_argument("--problem", default="", help="part of a problem's name: these only")
+    parser.add_argument("--peer", default="", help="part of a peer's name: these only")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a turn, one call at least")
+    parser.add_argument("--limit", type=float, default=20,
+                        help="seconds after which a problem gets no more rounds than three")
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="on one thread: the time on a processor, not the clock's")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON to write")
+    arguments = parser.parse_args()
+
+    bench = Bench(arguments.bench, arguments.device, arguments.kernel)
+    problems = CPU_PROBLEMS if arguments.device == "cpu" else CUDA_PROBLEMS
+    every = len(os.sched_getaffinity(0))
+    counts = sorted({1, every} if arguments.device == "cpu" else {every})
+    if arguments.threads:
+        counts = [int(count) for count in arguments.threads.split(",")]
+    effort = Effort(arguments.rounds, arguments.seconds, arguments.limit, arguments.cpu_time)
+    results = Results()
+    for threads in counts:
+        workers = start_workers(arguments.device, threads, arguments.peer, results)
+        try:
+            for index, problem in enumerate(problems):
+                if arguments.problem in problem.name:
+                    ready = prepare(workers, index, problem, results)
+                    compete(bench, ready, problem, threads, effort, results)
+        finally:
+            for worker in workers:
+                worker.end()
+    record = as_json(problems, results, {
+        "kernel": bench.kernel, "machine": machine(), "processors": every,
+        "seconds": arguments.seconds, "cpu_time": arguments.cpu_time})
+    print("\n".join(lines(record)))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
