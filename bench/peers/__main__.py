@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--threads", default="", help="such as 1,2; default: one and all")
     parser.add_argument("--problem", default="", help="part of a problem's name: these only")
     parser.add_argument("--peer", default="", help="part of a peer's name: these only")
+    parser.add_argument("--without", help="part of a peer's name: not these")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="of a turn, one call at least")
     parser.add_argument("--limit", type=float, default=20,
@@ -55,22 +56,24 @@ def main() -> None:
         counts = [int(count) for count in arguments.threads.split(",")]
     effort = Effort(arguments.rounds, arguments.seconds, arguments.limit, arguments.cpu_time)
     results = Results()
+    context = {"kernel": bench.kernel, "machine": machine(), "processors": every,
+               "seconds": arguments.seconds, "cpu_time": arguments.cpu_time}
     for threads in counts:
-        workers = start_workers(arguments.device, threads, arguments.peer, results)
+        workers = start_workers(arguments.device, threads, arguments.peer, arguments.without,
+                                results)
         try:
             for index, problem in enumerate(problems):
-                if arguments.problem in problem.name:
-                    ready = prepare(workers, index, problem, results)
-                    compete(bench, ready, problem, threads, effort, results)
+                if arguments.problem not in problem.name:
+                    continue
+                ready = prepare(workers, index, problem, results)
+                compete(bench, ready, problem, threads, effort, results)
+                record = as_json(problems, results, context)
+                if arguments.out:  # after every problem: a run takes minutes
+                    arguments.out.write_text(json.dumps(record, indent=1) + "\n")
         finally:
             for worker in workers:
                 worker.end()
-    record = as_json(problems, results, {
-        "kernel": bench.kernel, "machine": machine(), "processors": every,
-        "seconds": arguments.seconds, "cpu_time": arguments.cpu_time})
-    print("\n".join(lines(record)))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+    print("\n".join(lines(as_json(problems, results, context))))
 
 
 if __name__ == "__main__":
