@@ -135,7 +135,8 @@ void drive(const core::Problem& problem, const core::RunContext& context, RunWor
   tasks.rows = problem.seq_q * problem.group_size();
   tasks.rows_per_task = max_task_rows(problem.head_dim);
   tasks.cut(threads);
-  const std::size_t bytes = scratch_bytes(problem.head_dim);
+  const std::size_t bytes =
+      scratch_bytes({problem.head_dim, std::min(tasks.rows, tasks.rows_per_task), problem.seq_k});
   if (context.executor.run != nullptr) {
     run_on_executor(tasks, context.executor, bytes);
   } else {

@@ -18,6 +18,8 @@ struct ScalarLanes {
   static float load(const float* from) { return *from; }
   static std::int32_t load(const std::int32_t* from) { return *from; }
   static void store(float* to, float x) { *to = x; }
+  static void store_unaligned(float* to, float x) { *to = x; }
+  static void transpose(float (&)[1]) {}
   static void store(std::int32_t* to, std::int32_t x) { *to = x; }
   static float splat(float x) { return x; }
   static std::int32_t splat(std::int32_t x) { return x; }

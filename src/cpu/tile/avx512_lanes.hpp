@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include "cpu/tile/avx512_transpose.hpp"
 #include "cpu/tile/xsimd_lanes.hpp"
 
 namespace qattn::cpu {
@@ -14,6 +15,12 @@ struct Avx512Lanes : XsimdLanes<xsimd::avx512bw> {
   static Sum hold(Ints x) { return reinterpret_cast<Sum>(x.data); }
   static Ints value(Sum x) { return reinterpret_cast<__m512i>(x); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+  static void transpose(Floats (&x)[16]) {
+    __m512i rows[16];
+    for (int i = 0; i < 16; ++i) rows[i] = _mm512_castps_si512(x[i]);
+    transpose_dwords(rows);
+    for (int i = 0; i < 16; ++i) x[i] = _mm512_castsi512_ps(rows[i]);
+  }
   static constexpr bool kScalesByFloor = true;
   static Floats fraction(Floats x) {
     return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);

@@ -14,8 +14,10 @@ constexpr std::int32_t kIntegerBits = 0x4B400000;
 // Added to an integer in [-126, 127], it gives bits that shifted left by 23 are 2^integer.
 constexpr float kExponent = kInteger + 127.0F;
 
-// Hidden keys have this in place of a score. No score looks like it: kInteger + s is at least 2^23.
-constexpr float kHidden = 0.0F;
+// Hidden keys have this in place of a score. Its exponent is -infinity, or NaN where the factor is
+// 0 or the row sees no key of the group; the clamp makes both kLowestExponent, whose probability is
+// 0.
+constexpr float kHidden = -__builtin_inff();
 
 // The sum and the output of a state count this for a probability of 1.
 constexpr float kUnit = 65280.0F;

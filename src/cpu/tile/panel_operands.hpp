@@ -159,6 +159,10 @@ struct PanelOperands {
     }
   }
 
+  static void keep_awake() {}
+  // Whether bytes lie as the upper bytes of words do.
+  static constexpr bool kBytesAreWords = false;
+
   // Stores the probabilities of kStep keys for row vector v and adds them to `sums`.
   template <Codes kCodes>
   [[gnu::always_inline]] static void put(std::int32_t* probabilities, int v, int step,

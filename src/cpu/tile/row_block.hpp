@@ -66,7 +66,7 @@ inline void mask(float* scores, const float* group_keys, int first_hidden, int k
 // it, and it is hidden from the rest of its group, both in the scores and in the count of keys.
 template <class Operands>
 inline void start_state(const SoftmaxState& state, float* scores, float* group_keys,
-                        const std::int8_t* value, std::int64_t head_dim) {
+                        const float* value, std::int64_t columns) {
   using Lanes = typename Operands::Lanes;
   for_row_vectors<Operands>([&](int, int row) {
     const auto score = Lanes::load(scores + row);
@@ -75,10 +75,9 @@ inline void start_state(const SoftmaxState& state, float* scores, float* group_k
     const auto visible = hidden < score;
     Lanes::store(state.maximum + row, score);
     Lanes::store(state.sum + row, Lanes::select(visible, Lanes::splat(kUnit), zero));
-    for (std::int64_t d = 0; d < head_dim; ++d) {
-      const auto output = Lanes::splat(kUnit * static_cast<float>(value[d]));
+    for (std::int64_t d = 0; d < columns; ++d) {
       Lanes::store(state.output + d * Operands::kBlockRows + row,
-                   Lanes::select(visible, output, zero));
+                   Lanes::select(visible, Lanes::splat(value[d]), zero));
     }
     const auto keys = Lanes::load(group_keys + row);
     Lanes::store(group_keys + row, Lanes::select(visible, keys - Lanes::splat(1.0F), keys));
@@ -108,19 +107,28 @@ inline Rescale<Operands> update(float* state_maximum, const float* maximum, cons
   return rescale;
 }
 
-// Largest score of every row.
+// Largest score of every row. Four maxima a row vector, since one waits four cycles for the last.
 template <class Operands>
 inline void row_maxima(float* maximum, const float* scores, int keys) {
   using Lanes = typename Operands::Lanes;
-  for_row_vectors<Operands>([&](int, int row) {
-    const float* s = scores + row;
-    auto even = Lanes::splat(kHidden);
-    auto odd = even;
-    for (int key = 0; key < keys; key += 2, s += 2 * Operands::kBlockRows) {
-      even = Lanes::max(even, Lanes::load(s));
-      odd = Lanes::max(odd, Lanes::load(s + Operands::kBlockRows));
+  constexpr int kMaxima = 4;
+  static_assert(Operands::kKeyQuantum % kMaxima == 0);
+  typename Lanes::Floats largest[kMaxima][Operands::kRowVectors];
+  for (auto& vectors : largest) {
+    for_row_vectors<Operands>([&](int v, int) { vectors[v] = Lanes::splat(kHidden); });
+  }
+  for (int key = 0; key < keys; key += kMaxima, scores += kMaxima * Operands::kBlockRows) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kMaxima; ++i) {
+      for_row_vectors<Operands>([&](int v, int row) {
+        largest[i][v] =
+            Lanes::max(largest[i][v], Lanes::load(scores + i * Operands::kBlockRows + row));
+      });
     }
-    Lanes::store(maximum + row, Lanes::max(even, odd));
+  }
+  for_row_vectors<Operands>([&](int v, int row) {
+    Lanes::store(maximum + row, Lanes::max(Lanes::max(largest[0][v], largest[1][v]),
+                                           Lanes::max(largest[2][v], largest[3][v])));
   });
 }
 
@@ -133,7 +141,7 @@ struct QuantizeRows {
 };
 
 // The code of a score: round(2^(factor * (score - maximum)) * 65280 or * 255) as Elements wants it.
-template <class Operands, Codes kCodes, bool kMasked>
+template <class Operands, Codes kCodes>
 [[gnu::always_inline]] inline typename Operands::Ints code(
     typename Operands::Lanes::Floats score, const QuantizeRows<typename Operands::Lanes>& rows) {
   using Lanes = typename Operands::Lanes;
@@ -158,10 +166,6 @@ template <class Operands, Codes kCodes, bool kMasked>
     const auto bytes = rounded(exp2_times_510<Lanes>(split.fraction), kBias / 256);
     bits = Lanes::select(rows.words, bits, Lanes::template shift_left<8>(bytes));
   }
-  if constexpr (kMasked) {
-    constexpr std::int32_t kNone = Operands::Elements::kPlainCodes ? 0 : kIntegerBits + kBias;
-    bits = Lanes::select(Lanes::splat(kHidden) < score, bits, Lanes::splat(kNone));
-  }
   return bits;
 }
 
@@ -176,28 +180,33 @@ inline typename Operands::Lanes::Mask needs_words(const std::int32_t* group_sum,
 }
 
 // Probabilities of all scores, packed, and their sum per row in units of 1/65280.
-template <class Operands, Codes kCodes, bool kMasked>
+template <class Operands, Codes kCodes>
 inline void quantize(const BlockRows& rows, const float* group_maximum, const float* group_keys,
                      const float* scores, int keys, std::int32_t* probabilities,
                      std::int32_t* group_sum) {
   using Lanes = typename Operands::Lanes;
   using Elements = typename Operands::Elements;
   constexpr int kStep = Operands::kStep;
+  constexpr int kWakeSteps = kCodes == Codes::bytes ? 32 : 16;
   for_row_vectors<Operands>([&](int v, int row) {
     QuantizeRows<Lanes> constants{
         Lanes::load(group_maximum + row), Lanes::load(rows.factor + row), {}};
     if constexpr (kCodes == Codes::mixed) {
       constants.words = needs_words<Operands>(group_sum + row, group_keys + row);
+      if constexpr (Operands::kBytesAreWords) {
+        if (!Lanes::any(constants.words)) return Operands::widen(probabilities, v, keys / kStep);
+      }
     }
     typename Lanes::Ints sums[Elements::operands(kCodes)];
     for (auto& sum : sums) sum = Lanes::splat(0);
     const float* s = scores + row;
     const int steps = keys / kStep;
     for (int step = 0; step < steps; ++step) {
+      if (step % kWakeSteps == 0) Operands::keep_awake();
       typename Lanes::Ints codes[kStep];
 #pragma GCC unroll 4
       for (int i = 0; i < kStep; ++i, s += Operands::kBlockRows) {
-        codes[i] = code<Operands, kCodes, kMasked>(Lanes::load(s), constants);
+        codes[i] = code<Operands, kCodes>(Lanes::load(s), constants);
       }
       Operands::template put<kCodes>(probabilities, v, step, codes, sums);
     }

@@ -33,44 +33,6 @@ inline ScoreFactor score_factor(const core::Problem& problem, std::int64_t head_
   return {natural, static_cast<float>(exponent < kLargest ? exponent : kLargest), c < 0, true};
 }
 
-// output * (1 / sum) * v_scale, in place.
-template <class Operands>
-inline void normalize(float* output, const float* sum, float v_scale, std::int64_t head_dim) {
-  using Lanes = typename Operands::Lanes;
-  for (int row = 0; row < Operands::kBlockRows; row += Lanes::kLanes) {
-    // Rows without visible keys have sum 0; they are written apart.
-    const auto total = Lanes::max(Lanes::load(sum + row), Lanes::splat(1.0F));
-    const auto inverse = Lanes::splat(1.0F) / total;
-    for (std::int64_t d = 0; d < head_dim; ++d) {
-      float* o = output + d * Operands::kBlockRows + row;
-      Lanes::store(o, (Lanes::load(o) * inverse) * Lanes::splat(v_scale));
-    }
-  }
-}
-
-// One row of the caller's from a column of [d][row].
-inline void store_row(float* to, const float* from, int stride, std::int64_t head_dim) {
-  for (std::int64_t d = 0; d < head_dim; ++d) to[d] = from[d * stride];
-}
-
-// Four rows of the caller's from four columns of [d][row].
-inline void store_four_rows(float* const (&to)[kSquare], const float* from, int stride,
-                            std::int64_t head_dim) {
-  std::int64_t d = 0;
-  for (; d + kSquare <= head_dim; d += kSquare, from += kSquare * stride) {
-    auto a = load_bytes<Dwords4>(from);
-    auto b = load_bytes<Dwords4>(from + stride);
-    auto c = load_bytes<Dwords4>(from + 2 * stride);
-    auto e = load_bytes<Dwords4>(from + 3 * stride);
-    transpose(a, b, c, e);
-    std::memcpy(to[0] + d, &a, sizeof a);
-    std::memcpy(to[1] + d, &b, sizeof b);
-    std::memcpy(to[2] + d, &c, sizeof c);
-    std::memcpy(to[3] + d, &e, sizeof e);
-  }
-  for (int i = 0; i < kSquare; ++i) store_row(to[i] + d, from + i, stride, head_dim - d);
-}
-
 inline void fill_row(float* to, float value, std::int64_t head_dim) {
   for (std::int64_t d = 0; d < head_dim; ++d) to[d] = value;
 }
@@ -84,7 +46,8 @@ inline float log_sum_exp(const ScoreFactor& c, float maximum, float sum) {
 // lse, and the rows that normalize() cannot give: without visible keys, or with a score factor that
 // is not finite.
 template <class Memory>
-inline void finish_row(const Work& work, const Memory& memory, std::int64_t row) {
+inline void finish_row(const Work& work, const Memory& memory, std::int64_t row, float maximum,
+                       float sum) {
   const core::Problem& problem = *work.problem;
   const std::int64_t query = memory.query[row];
   const std::int64_t head = memory.head[row];
@@ -101,34 +64,99 @@ inline void finish_row(const Work& work, const Memory& memory, std::int64_t row)
   } else if (!finite) {
     lse[query] = __builtin_nanf("");
   } else {
-    lse[query] = log_sum_exp(score_factor(problem, head, work.head_kv), memory.total.maximum[row],
-                             memory.total.sum[row]);
+    lse[query] = log_sum_exp(score_factor(problem, head, work.head_kv), maximum, sum);
   }
 }
 
-// Writes the rows of the block that starts at row `first` of the task.
-template <class Operands, class Memory>
-inline void store_rows(const Work& work, const Memory& memory, std::int64_t first) {
-  const core::Problem& problem = *work.problem;
-  const std::int64_t left = work.row_end - work.row_begin - first;
-  const std::int64_t count = left < Operands::kBlockRows ? left : Operands::kBlockRows;
-  float* output = memory.total.output + first * padded_columns(problem.head_dim);
-  const float v_scale = problem.seq_k == 0 ? 0.0F : problem.v.scale[work.head_kv];
-  normalize<Operands>(output, memory.total.sum + first, v_scale, problem.head_dim);
-  const auto row_of_output = [&](std::int64_t row) {
-    return problem.out.row(work.batch, memory.query[first + row], memory.head[first + row]);
-  };
-  std::int64_t i = 0;
-  for (; i + kSquare <= count; i += kSquare) {
-    float* const to[kSquare] = {row_of_output(i), row_of_output(i + 1), row_of_output(i + 2),
-                                row_of_output(i + 3)};
-    store_four_rows(to, output + i, Operands::kBlockRows, problem.head_dim);
+// Stores a row block, output * (1 / sum) * v_scale, in small parts between other work: a store
+// waits for its cache line, and only some 100 can wait before the processor does.
+template <class Lanes, class Memory>
+class BlockStore {
+ public:
+  BlockStore(const Work& work, const Memory& memory) : work_(work), memory_(memory) {}
+
+  // Takes rows [first, first + block_rows) of the task, as many as there are. `state` stays as it
+  // is until the block is stored.
+  void begin(std::int64_t first, const SoftmaxState& state, std::int64_t block_rows) {
+    const core::Problem& problem = *work_.problem;
+    const std::int64_t left = work_.row_end - work_.row_begin - first;
+    first_ = first;
+    state_ = state;
+    block_rows_ = block_rows;
+    rows_ = left < block_rows ? left : block_rows;
+    head_dim_ = problem.head_dim;
+    v_scale_ = problem.v.scale[work_.head_kv];
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      to_[i] = problem.out.row(work_.batch, memory_.query[first + i], memory_.head[first + i]);
+    }
+    for (std::int64_t i = 0; i < block_rows; i += kSide) {
+      // Rows without visible keys have sum 0; they are written apart.
+      const auto total = Lanes::max(Lanes::load(state.sum + i), Lanes::splat(1.0F));
+      Lanes::store(inverse_ + i, Lanes::splat(1.0F) / total);
+    }
+    columns_ = (head_dim_ + kSide - 1) / kSide;
+    squares_ = (rows_ + kSide - 1) / kSide * columns_;
+    next_ = 0;
   }
-  for (; i < count; ++i) {
-    store_row(row_of_output(i), output + i, Operands::kBlockRows, problem.head_dim);
+
+  // Stores the next part of the block, if there is one.
+  void step() {
+    constexpr std::int64_t kParts = 8;
+    const std::int64_t part = (squares_ + kParts - 1) / kParts;
+    for (std::int64_t end = next_ + part; next_ < squares_ && next_ < end; ++next_) store_square();
   }
-  for (i = 0; i < count; ++i) finish_row(work, memory, first + i);
-}
+
+  // Stores what is left.
+  void finish() {
+    if (squares_ == 0) return;
+    for (; next_ < squares_; ++next_) store_square();
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      finish_row(work_, memory_, first_ + i, state_.maximum[i], state_.sum[i]);
+    }
+    squares_ = 0;
+  }
+
+ private:
+  static constexpr std::int64_t kSide = Lanes::kLanes;
+
+  // As many columns as a vector has rows, transposed on their way.
+  void store_square() {
+    const std::int64_t row = next_ / columns_ * kSide;
+    const std::int64_t d = next_ % columns_ * kSide;
+    const auto inverse = Lanes::load(inverse_ + row);
+    typename Lanes::Floats square[kSide];
+    for (std::int64_t i = 0; i < kSide; ++i) {
+      const auto sum = Lanes::load(state_.output + (d + i) * block_rows_ + row);
+      square[i] = (sum * inverse) * Lanes::splat(v_scale_);
+    }
+    Lanes::transpose(square);
+    const std::int64_t count = rows_ - row < kSide ? rows_ - row : kSide;
+    const std::int64_t width = head_dim_ - d;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (width >= kSide) {
+        Lanes::store_unaligned(to_[row + i] + d, square[i]);
+      } else {
+        alignas(kScratchAlignment) float last[kSide];
+        Lanes::store(last, square[i]);
+        std::memcpy(to_[row + i] + d, last, static_cast<std::size_t>(width) * sizeof(float));
+      }
+    }
+  }
+
+  const Work& work_;
+  const Memory& memory_;
+  std::int64_t first_ = 0;
+  SoftmaxState state_{};
+  std::int64_t block_rows_ = 0;
+  std::int64_t rows_ = 0;
+  std::int64_t head_dim_ = 0;
+  std::int64_t columns_ = 0;  // of squares
+  std::int64_t squares_ = 0;  // 0: nothing to store
+  std::int64_t next_ = 0;
+  float v_scale_ = 0;
+  float* to_[kMaxBlockRows];
+  alignas(kScratchAlignment) float inverse_[kMaxBlockRows];
+};
 
 }  // namespace
 }  // namespace qattn::cpu

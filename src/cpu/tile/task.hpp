@@ -1,11 +1,12 @@
 // The tile loop of the CPU kernels: one task, from packed operands to stored rows.
 //
 //   for chunk of keys:                      fixed split, so that prefill and decode agree
-//     for group of keys in chunk:           packed once for all rows of the task
-//       for row block that sees the group:
+//     for row block that sees the chunk:    its state stays in the L1 cache
+//       for group of keys in chunk that the block sees:
+//         pack the group, if no block did     once for all rows of the task
 //         scores; mask; start the state, in the first; update; quantize; accumulate
-//     merge chunk into total
-//   store
+//         store a part of the block before
+//       merge chunk into total
 #pragma once
 
 #include <cstdint>
@@ -30,42 +31,33 @@ class Task {
         head_dim_(problem_.head_dim),
         rows_(work.row_end - work.row_begin),
         blocks_((rows_ + kRows - 1) / kRows),
-        memory_(work.scratch, head_dim_, rows_) {}
+        shape_{head_dim_, rows_, problem_.seq_k},
+        memory_(work.scratch, shape_),
+        store_(work, memory_) {}
 
   void run() {
     set_row_constants();
-    for (std::int64_t block = 0; block < blocks_; ++block) {
-      with_operands(block, [&]<class Operands>(Operands) { pack_queries<Operands>(block); });
-    }
-    reset(memory_.total);
+    std::int64_t block = 0;
+    for (; block < blocks_ && visible_keys(block) == 0; ++block) store_empty(block);
     const std::int64_t keys = memory_.visible[rows_ - 1];  // later rows never see fewer
     for (std::int64_t chunk = 0; chunk < keys; chunk += kChunkKeys) {
-      const SoftmaxState& state = chunk == 0 ? memory_.total : memory_.chunk;
-      if (chunk != 0) reset(state);
       const std::int64_t chunk_end = chunk + kChunkKeys < keys ? chunk + kChunkKeys : keys;
-      for (std::int64_t group = chunk; group < chunk_end; group += kGroupKeys) {
-        pack_group(group, keys);
-        for (std::int64_t block = first_block(group); block < blocks_; ++block) {
-          prefetch_group(group + kGroupKeys, block, keys);
-          if (memory_.visible[block * kRows + kRows - 1] <= group + kGroupKeys) {
-            prefetch_output(block);
-          }
-          with_operands(block,
-                        [&]<class Operands>(Operands) { attend<Operands>(state, block, group); });
-        }
+      packed_end_ = chunk;
+      while (visible_keys(block) <= chunk) ++block;
+      for (std::int64_t i = block; i < blocks_; ++i) {
+        with_operands(i, [&]<class Operands>(Operands) {
+          attend_chunk<Operands>(i, chunk, chunk_end, keys);
+        });
       }
-      if (chunk != 0) merge(chunk);
     }
-    for (std::int64_t block = 0; block < blocks_; ++block) {
-      with_operands(block, [&]<class Operands>(Operands) {
-        store_rows<Operands>(work_, memory_, block * kRows);
-      });
-    }
+    store_.finish();
   }
 
  private:
   static constexpr std::int64_t kRows = Block::kBlockRows;
   static constexpr std::int64_t kLine = 64;  // bytes of a cache line
+  // Rows of K and V that are prefetched beside a group that is not followed by packing another.
+  static constexpr std::int64_t kPrefetchedRows = 16;
 
   template <class F>
   void with_operands(std::int64_t block, F f) {
@@ -122,11 +114,18 @@ class Task {
       rows[i] = row < rows_ ? problem_.q.row(work_.batch, memory_.query[row], memory_.head[row])
                             : kZeroRow;
     }
-    Operands::pack_queries(memory_.queries + block * Block::query_elements(head_dim_), rows,
-                           head_dim_);
+    Operands::pack_queries(memory_.queries, rows, head_dim_);
   }
 
-  void pack_group(std::int64_t group, std::int64_t keys_end) {
+  // What key 0 adds to the output of a row that sees it.
+  void set_first_value() {
+    const std::int8_t* value = problem_.v.row(work_.batch, 0, work_.head_kv);
+    for (std::int64_t d = 0; d < padded_columns(head_dim_); ++d) {
+      memory_.first_value[d] = d < head_dim_ ? kUnit * static_cast<float>(value[d]) : 0.0F;
+    }
+  }
+
+  void pack_group(PackedGroup& to, std::int64_t group, std::int64_t keys_end) {
     const std::int8_t* rows[kGroupKeys];
     const int keys =
         static_cast<int>(keys_end - group < kGroupKeys ? keys_end - group : kGroupKeys);
@@ -136,21 +135,24 @@ class Task {
       for (int i = keys; i < kGroupKeys; ++i) rows[i] = kZeroRow;
     };
     set_rows(problem_.k);
-    Block::pack_keys(memory_.keys, memory_.key_starts, rows, keys, head_dim_);
+    Block::pack_keys(to.keys, to.key_starts, rows, keys, head_dim_);
     set_rows(problem_.v);
-    Block::pack_values(memory_.values, rows, keys, head_dim_);
-    started_keys_ = 0;
+    Block::pack_values(to.values, rows, keys, head_dim_);
+    to.started_keys = 0;
+    if (group == 0) set_first_value();
+    packed_end_ = group + kGroupKeys;
+    if (prefetched_end_ < packed_end_) prefetched_end_ = packed_end_;
   }
 
-  // A block's share of the rows of K and V that the next pack_group() reads: rows of one head lie
-  // further apart than what the processor prefetches by itself. (Inlined by force: GCC takes a
-  // function that only prefetches for one without effect.)
-  [[gnu::always_inline]] void prefetch_group(std::int64_t group, std::int64_t block,
-                                             std::int64_t keys_end) const {
-    const std::int64_t end = group + kGroupKeys < keys_end ? group + kGroupKeys : keys_end;
-    for (std::int64_t key = group + block; key < end; key += blocks_) {
-      const std::int8_t* k = problem_.k.row(work_.batch, key, work_.head_kv);
-      const std::int8_t* v = problem_.v.row(work_.batch, key, work_.head_kv);
+  // The next rows of K and V of the group that is packed next: rows of one head lie further apart
+  // than what the processor prefetches by itself. (Inlined by force: GCC takes a function that only
+  // prefetches for one without effect.)
+  [[gnu::always_inline]] void prefetch_keys(std::int64_t rows, std::int64_t keys_end) {
+    const std::int64_t group_end =
+        packed_end_ + kGroupKeys < keys_end ? packed_end_ + kGroupKeys : keys_end;
+    for (; rows > 0 && prefetched_end_ < group_end; --rows, ++prefetched_end_) {
+      const std::int8_t* k = problem_.k.row(work_.batch, prefetched_end_, work_.head_kv);
+      const std::int8_t* v = problem_.v.row(work_.batch, prefetched_end_, work_.head_kv);
       for (std::int64_t d = 0; d < head_dim_; d += kLine) {
         __builtin_prefetch(k + d, 0, 2);
         __builtin_prefetch(v + d, 0, 2);
@@ -158,62 +160,101 @@ class Task {
     }
   }
 
-  // The rows that the block will store, before its last group is computed.
-  [[gnu::always_inline]] void prefetch_output(std::int64_t block) const {
+  [[gnu::always_inline]] void prefetch_queries(std::int64_t block) const {
     const std::int64_t end = (block + 1) * kRows < rows_ ? (block + 1) * kRows : rows_;
     for (std::int64_t row = block * kRows; row < end; ++row) {
-      const float* to = problem_.out.row(work_.batch, memory_.query[row], memory_.head[row]);
-      for (std::int64_t d = 0; d < head_dim_; d += kLine / 4) __builtin_prefetch(to + d, 1, 2);
+      const std::int8_t* q = problem_.q.row(work_.batch, memory_.query[row], memory_.head[row]);
+      for (std::int64_t d = 0; d < head_dim_; d += kLine) __builtin_prefetch(q + d, 0, 2);
     }
   }
 
-  void reset(const SoftmaxState& state) {
-    for (std::int64_t row = 0; row < blocks_ * kRows; ++row) {
+  // The state that a block keeps from chunk to chunk, and is stored from. With one chunk there are
+  // two, in turns: a block is stored while the next one is computed.
+  SoftmaxState total(std::int64_t block) const {
+    const std::int64_t slot = shape_.has_chunk_state() ? block : block % 2;
+    return memory_.total.block(slot * kRows, head_dim_);
+  }
+
+  void reset(const SoftmaxState& state) const {
+    for (std::int64_t row = 0; row < kRows; ++row) {
       state.maximum[row] = kHidden;
       state.sum[row] = 0;
     }
-    std::memset(state.output, 0, static_cast<std::size_t>(blocks_ * output_elements()) * 4);
+    std::memset(state.output, 0, static_cast<std::size_t>(padded_columns(head_dim_) * kRows) * 4);
   }
 
-  std::int64_t output_elements() const { return padded_columns(head_dim_) * kRows; }
+  // Keys that the last row of a block sees: no other sees more.
+  std::int64_t visible_keys(std::int64_t block) const {
+    return memory_.visible[block * kRows + kRows - 1];
+  }
 
-  // First row block with a row that sees `key`.
-  std::int64_t first_block(std::int64_t key) const {
-    std::int64_t block = 0;
-    while (memory_.visible[block * kRows + kRows - 1] <= key) ++block;
-    return block;
+  // A block over the groups of a chunk that it sees.
+  template <class Operands>
+  void attend_chunk(std::int64_t block, std::int64_t chunk, std::int64_t chunk_end,
+                    std::int64_t keys_end) {
+    const std::int64_t visible = visible_keys(block);
+    const std::int64_t seen = visible < chunk_end ? visible : chunk_end;
+    const SoftmaxState total_state = total(block);
+    const SoftmaxState& state = chunk == 0 ? total_state : memory_.chunk;
+    if (chunk != 0) reset(state);
+    pack_queries<Operands>(block);
+    PackedGroup* packed = memory_.groups;
+    for (std::int64_t group = chunk; group < seen; group += kGroupKeys, ++packed) {
+      if (group == packed_end_) pack_group(*packed, group, keys_end);
+      const bool last = group + kGroupKeys >= seen;
+      prefetch_keys(last ? kPrefetchedRows : kGroupKeys, keys_end);
+      if (last) prefetch_queries(block + 1);
+      attend<Operands>(state, block, *packed, group);
+      store_.step();
+    }
+    if (chunk != 0) {
+      merge_states<Operands>(total_state, state, memory_.factor + block * kRows, head_dim_);
+    }
+    if (visible <= chunk_end) {
+      store_.finish();
+      store_.begin(block * kRows, total_state, Operands::kBlockRows);
+    }
+  }
+
+  void store_empty(std::int64_t block) const {
+    for (std::int64_t row = block * kRows; row < (block + 1) * kRows && row < rows_; ++row) {
+      finish_row(work_, memory_, row, 0, 0);
+    }
   }
 
   template <class Operands>
-  void attend(const SoftmaxState& state, std::int64_t block, std::int64_t group) {
+  void attend(const SoftmaxState& state, std::int64_t block, PackedGroup& packed,
+              std::int64_t group) {
     const std::int64_t row = block * kRows;
     const int least = count_keys(row, group);
     const int keys = static_cast<int>(
         round_up(static_cast<int>(memory_.group_keys[kRows - 1]), Operands::kKeyQuantum));
     float* scores = memory_.scores;
-    Operands::scores(scores, block_rows(block).queries, memory_.keys, memory_.key_starts, keys,
+    Operands::scores(scores, block_rows(block).queries, packed.keys, packed.key_starts, keys,
                      head_dim_);
     if (any_negated_) negate<Operands>(scores, memory_.negated + row, keys);
     if (least < keys) mask<Operands>(scores, memory_.group_keys, least, keys);
     if (group == 0) {
-      start_state<Operands>(state.block(row, head_dim_), scores, memory_.group_keys,
-                            problem_.v.row(work_.batch, 0, work_.head_kv), head_dim_);
+      start_state<Operands>(state, scores, memory_.group_keys, memory_.first_value,
+                            padded_columns(head_dim_));
     }
-    const bool masked = least < keys || group == 0;
     row_maxima<Operands>(memory_.group_maximum, scores, keys);
     const auto rescale =
-        update<Operands>(state.maximum + row, memory_.group_maximum, memory_.factor + row);
-    if (masked) {
-      quantize_and_accumulate<Operands, true>(state, block, keys, rescale);
-    } else {
-      quantize_and_accumulate<Operands, false>(state, block, keys, rescale);
-    }
+        update<Operands>(state.maximum, memory_.group_maximum, memory_.factor + row);
+    quantize_and_accumulate<Operands>(state, block, packed, keys, rescale);
   }
 
-  // Sets the visible keys of every row in the group and returns the least.
+  // Sets the visible keys of every row in the group and returns the least, the first row's.
   int count_keys(std::int64_t row, std::int64_t group) {
     constexpr auto kAll = static_cast<std::int32_t>(kGroupKeys);
     const auto first = static_cast<std::int32_t>(group);
+    if (memory_.visible[row] - first >= kAll) {
+      using Lanes = typename Block::Lanes;
+      for (std::int64_t i = 0; i < kRows; i += Lanes::kLanes) {
+        Lanes::store(memory_.group_keys + i, Lanes::splat(static_cast<float>(kAll)));
+      }
+      return kAll;
+    }
     for (std::int64_t i = 0; i < kRows; ++i) {
       std::int32_t keys = memory_.visible[row + i] - first;
       keys = keys < 0 ? 0 : keys;
@@ -224,62 +265,48 @@ class Task {
 
   BlockRows block_rows(std::int64_t block) const {
     const std::int64_t row = block * kRows;
-    return {memory_.factor + row, memory_.negated + row,
-            memory_.queries + block * Block::query_elements(head_dim_)};
+    return {memory_.factor + row, memory_.negated + row, memory_.queries};
   }
 
-  template <class Operands, bool kMasked>
-  void quantize_and_accumulate(const SoftmaxState& state, std::int64_t block, int keys,
-                               const Rescale<Operands>& rescale) {
+  template <class Operands>
+  void quantize_and_accumulate(const SoftmaxState& state, std::int64_t block, PackedGroup& packed,
+                               int keys, const Rescale<Operands>& rescale) {
     if (problem_.precision == Precision::high) {
-      quantize<Operands, Codes::words, kMasked>(block, keys);
-      return accumulate<Operands, Codes::words>(state, block, keys, rescale);
+      quantize<Operands, Codes::words>(block, keys);
+      return accumulate<Operands, Codes::words>(state, packed, keys, rescale);
     }
-    quantize<Operands, Codes::bytes, kMasked>(block, keys);
+    quantize<Operands, Codes::bytes>(block, keys);
     if (!any_needs_words<Operands>(memory_.group_sum, memory_.group_keys)) {
-      return accumulate<Operands, Codes::bytes>(state, block, keys, rescale);
+      return accumulate<Operands, Codes::bytes>(state, packed, keys, rescale);
     }
-    quantize<Operands, Codes::mixed, kMasked>(block, keys);
-    accumulate<Operands, Codes::words>(state, block, keys, rescale);  // they are stored alike
-  }
-
-  template <class Operands, Codes kCodes, bool kMasked>
-  void quantize(std::int64_t block, int keys) {
-    cpu::quantize<Operands, kCodes, kMasked>(block_rows(block), memory_.group_maximum,
-                                             memory_.group_keys, memory_.scores, keys,
-                                             memory_.probabilities, memory_.group_sum);
+    quantize<Operands, Codes::mixed>(block, keys);
+    accumulate<Operands, Codes::words>(state, packed, keys,
+                                       rescale);  // they are stored alike
   }
 
   template <class Operands, Codes kCodes>
-  void accumulate(const SoftmaxState& state, std::int64_t block, int keys,
+  void quantize(std::int64_t block, int keys) {
+    cpu::quantize<Operands, kCodes>(block_rows(block), memory_.group_maximum, memory_.group_keys,
+                                    memory_.scores, keys, memory_.probabilities, memory_.group_sum);
+  }
+
+  template <class Operands, Codes kCodes>
+  void accumulate(const SoftmaxState& state, PackedGroup& packed, int keys,
                   const Rescale<Operands>& rescale) {
-    if (Operands::kStartsValues && kCodes != Codes::bytes && started_keys_ != keys) {
-      Operands::start_values(memory_.value_starts, memory_.values, keys, head_dim_);
-      started_keys_ = keys;
+    if (Operands::kStartsValues && kCodes != Codes::bytes && packed.started_keys != keys) {
+      Operands::start_values(packed.value_starts, packed.values, keys, head_dim_);
+      packed.started_keys = keys;
     }
     using Lanes = typename Operands::Lanes;
     typename Lanes::Floats arriving[Operands::kRowVectors];
     for_row_vectors<Operands>([&](int v, int row) {
       arriving[v] = Lanes::to_floats(Lanes::load(memory_.group_sum + row));
     });
-    accumulate_sum<Operands>(state.sum + block * kRows, arriving, rescale);
-    float* output = state.block(block * kRows, head_dim_).output;
+    accumulate_sum<Operands>(state.sum, arriving, rescale);
     const auto add = rescale.unchanged ? accumulate_output<Operands, kCodes, true>
                                        : accumulate_output<Operands, kCodes, false>;
-    add(output, memory_.probabilities, memory_.values, memory_.value_starts, keys, head_dim_,
+    add(state.output, memory_.probabilities, packed.values, packed.value_starts, keys, head_dim_,
         reinterpret_cast<std::int32_t*>(memory_.scores), rescale);
-  }
-
-  // Joins the state of a chunk to the total, for the row blocks that saw the chunk.
-  void merge(std::int64_t chunk) {
-    for (std::int64_t block = first_block(chunk); block < blocks_; ++block) {
-      const std::int64_t row = block * kRows;
-      with_operands(block, [&]<class Operands>(Operands) {
-        merge_states<Operands>(memory_.total.block(row, head_dim_),
-                               memory_.chunk.block(row, head_dim_), memory_.factor + row,
-                               head_dim_);
-      });
-    }
   }
 
   const Work& work_;
@@ -287,9 +314,12 @@ class Task {
   const std::int64_t head_dim_;
   const std::int64_t rows_;
   const std::int64_t blocks_;
+  const TaskShape shape_;
   TaskMemory<Block> memory_;
+  BlockStore<typename Block::Lanes, TaskMemory<Block>> store_;
   bool any_negated_ = false;
-  int started_keys_ = 0;  // keys that value_starts of the current group covers
+  std::int64_t packed_end_ = 0;  // of the keys of the chunk that are packed
+  std::int64_t prefetched_end_ = 0;
 };
 
 }  // namespace

@@ -113,6 +113,10 @@ struct TileOperands {
     }
   }
 
+  // The unit of tile products goes to sleep after some 900 cycles without one, and takes 800 to
+  // come back: a product now and then, whose result nobody wants, costs 50.
+  [[gnu::always_inline]] static void keep_awake() { dot_signed<0, 2, 4>(); }
+
   // Stores the probabilities of kStep keys for row vector v and adds them to `sums`.
   template <Codes kCodes>
   [[gnu::always_inline]] static void put(std::int32_t* probabilities, int v, int step,
@@ -127,12 +131,18 @@ struct TileOperands {
     }
   }
 
+  // Bytes lie as the upper bytes of words do: with lower bytes of 0 they count 256 times.
+  static constexpr bool kBytesAreWords = true;
+  static void widen(std::int32_t* probabilities, int v, int steps) {
+    std::int32_t* low = plane(probabilities, 1) + v * Lanes::kLanes;
+    for (int step = 0; step < steps; ++step) Lanes::store(low + step * kBlockRows, Lanes::splat(0));
+  }
+
   // Calls drain(d, v, sum) with the integer sums of probability * value for every d and row vector.
   // `sums` is room for them on their way from the tiles: kSumTiles row blocks of kTileRows columns.
   template <Codes kCodes, class Drain>
-  static void products(std::int32_t* probabilities, const std::int32_t* values,
-                       const std::int32_t*, int key_steps, std::int64_t head_dim,
-                       std::int32_t* sums, Drain drain) {
+  static void products(std::int32_t* probabilities, const std::int32_t* values, const std::int32_t*,
+                       int key_steps, std::int64_t head_dim, std::int32_t* sums, Drain drain) {
     constexpr int kPlanes = Elements::operands(kCodes);
     const auto depth = static_cast<int>((key_steps + kTileRows - 1) / kTileRows);
     for (int i = 0; i < kPlanes; ++i) {

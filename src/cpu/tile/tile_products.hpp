@@ -20,7 +20,7 @@ struct TileRows {
 
   template <int kTile>
   [[gnu::always_inline]] void load(int t, int step) const {
-    load_tile<kTile>(data + t * kTileRows * stride + step * kTileRowBytes, stride);
+    load_tile_once<kTile>(data + t * kTileRows * stride + step * kTileRowBytes, stride);
   }
 };
 

@@ -48,12 +48,27 @@ template <int kTile>
 // 16 rows of 64 bytes, `stride` bytes apart.
 template <int kTile>
 [[gnu::always_inline]] inline void load_tile(const void* from, std::int64_t stride) {
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(kTile) : "memory");
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2"
+                   :
+                   : "r"(from), "r"(stride), "i"(kTile)
+                   : "memory");
+}
+
+// The same, past the L1 cache: it leaves there what is written and read again.
+template <int kTile>
+[[gnu::always_inline]] inline void load_tile_once(const void* from, std::int64_t stride) {
+  __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2"
+                   :
+                   : "r"(from), "r"(stride), "i"(kTile)
+                   : "memory");
 }
 
 template <int kTile>
 [[gnu::always_inline]] inline void store_tile(void* to, std::int64_t stride) {
-  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(kTile) : "memory");
+  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)"
+                   :
+                   : "r"(to), "r"(stride), "i"(kTile)
+                   : "memory");
 }
 
 // sum[i][j] += a[i][4 s + t] * b[s][4 j + t], summed over s and t; int8 by int8.

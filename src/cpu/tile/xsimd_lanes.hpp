@@ -21,6 +21,7 @@ struct XsimdLanes {
   static Floats load(const float* from) { return Floats::load_aligned(from); }
   static Ints load(const std::int32_t* from) { return Ints::load_aligned(from); }
   static void store(float* to, Floats x) { x.store_aligned(to); }
+  static void store_unaligned(float* to, Floats x) { x.store_unaligned(to); }
   static void store(std::int32_t* to, Ints x) { x.store_aligned(to); }
   static Floats splat(float x) { return Floats(x); }
   static Ints splat(std::int32_t x) { return Ints(x); }
