@@ -139,45 +139,87 @@ struct TileOperands {
   }
 
   // Calls drain(d, v, sum) with the integer sums of probability * value for every d and row vector.
-  // `sums` is room for them on their way from the tiles: kSumTiles row blocks of kTileRows columns.
+  // `room` is for kSumTiles row blocks of kTileRows columns.
   template <Codes kCodes, class Drain>
   static void products(std::int32_t* probabilities, const std::int32_t* values, const std::int32_t*,
-                       int key_steps, std::int64_t head_dim, std::int32_t* sums, Drain drain) {
+                       int key_steps, std::int64_t head_dim, std::int32_t* room, Drain drain) {
     constexpr int kPlanes = Elements::operands(kCodes);
     const auto depth = static_cast<int>((key_steps + kTileRows - 1) / kTileRows);
     for (int i = 0; i < kPlanes; ++i) {
       clear_steps(plane(probabilities, i), key_steps, depth * static_cast<int>(kTileRows));
     }
-    const TileRows value_rows{reinterpret_cast<const std::int8_t*>(values), kGroupKeys};
+    const StoredSums sums{room};
     const auto tiles = static_cast<int>(padded_columns(head_dim) / kTileRows);
-    if constexpr (kPlanes == 1 && kRowVectors == 1) {
-      const TileColumns columns{probabilities, kBlockRows, kTileRows * kBlockRows};
-      return multiply<Unsigned>(value_rows, columns, depth, tiles,
-                                ByteSums<Lanes, kBlockRows, Drain>{sums, 0, drain});
-    } else {
-      // Pairs of products with one set of values: two row vectors, or the two planes of one.
-      constexpr int kPairs = kPlanes == 1 ? 1 : kRowVectors;
-      for (int v = 0; v < kPairs; ++v) {
-        const TileColumns columns{probabilities + v * Lanes::kLanes, kBlockRows,
-                                  kTileRows * kBlockRows};
-        const std::int64_t second = kPlanes == 1 ? kTileRows : kKeySteps * kBlockRows;
-        const auto multiply_by = [&](const auto& drained) {
-          if (depth == 1) {
-            multiply_pair<Unsigned, 1>(value_rows, columns, second, tiles, drained);
-          } else {
-            multiply_pair<Unsigned, 2>(value_rows, columns, second, tiles, drained);
-          }
-        };
-        if constexpr (kPlanes == 1) {
-          multiply_by(ByteSums<Lanes, kBlockRows, Drain>{sums, v, drain});
-        } else {
-          multiply_by(WordSums<Lanes, Elements, Drain>{sums, v, drain});
+    for (int first = 0; first < tiles; first += kSumTiles) {
+      const int count = tiles - first < kSumTiles ? tiles - first : kSumTiles;
+      const TileRows left{
+          reinterpret_cast<const std::int8_t*>(values) + first * kTileRows * kGroupKeys,
+          kGroupKeys};
+      const std::int64_t d = first * kTileRows;
+      if constexpr (kPlanes == 1) {
+        multiply_rows(left, probabilities, depth, count, sums);
+        drain_tiles<kRowVectors>(
+            sums, count, [&](std::int64_t column, int v, Ints sum) __attribute__((always_inline)) {
+              drain(d + column, v, sum);
+            });
+      } else {
+        for (int v = 0; v < kRowVectors; ++v) {
+          // The two planes of a row vector.
+          multiply_two(left,
+                       {probabilities + v * Lanes::kLanes, kBlockRows, kTileRows * kBlockRows},
+                       kKeySteps * kBlockRows, depth, count, sums);
+          drain_planes(
+              sums, count, [&](std::int64_t column, Ints sum) __attribute__((always_inline)) {
+                drain(d + column, v, sum);
+              });
         }
       }
     }
   }
 
  private:
+  static void multiply_two(const TileRows& left, const TileColumns& right, std::int64_t second,
+                           int depth, int tiles, const StoredSums& sums) {
+    if (depth == 1) {
+      multiply_pair<Unsigned, 1>(left, right, second, tiles, sums);
+    } else {
+      multiply_pair<Unsigned, 2>(left, right, second, tiles, sums);
+    }
+  }
+
+  static void multiply_rows(const TileRows& left, const std::int32_t* probabilities, int depth,
+                            int tiles, const StoredSums& sums) {
+    const TileColumns right{probabilities, kBlockRows, kTileRows * kBlockRows};
+    if constexpr (kRowVectors == 2) {
+      multiply_two(left, right, kTileRows, depth, tiles, sums);
+    } else {
+      multiply<Unsigned>(left, right, depth, tiles, sums);
+    }
+  }
+
+  template <int kVectors, class Drain>
+  [[gnu::always_inline]] static void drain_tiles(const StoredSums& sums, int tiles, Drain drain) {
+    for (int t = 0; t < tiles; ++t) {
+      for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kTileRows; ++i) {
+          drain(t * kTileRows + i, v, Lanes::load(sums.at(t, v) + i * kTileRows));
+        }
+      }
+    }
+  }
+
+  template <class Drain>
+  [[gnu::always_inline]] static void drain_planes(const StoredSums& sums, int tiles, Drain drain) {
+    for (int t = 0; t < tiles; ++t) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kTileRows; ++i) {
+        drain(t * kTileRows + i, Elements::combine({Lanes::load(sums.at(t, 0) + i * kTileRows),
+                                                    Lanes::load(sums.at(t, 1) + i * kTileRows)}));
+      }
+    }
+  }
+
   static std::int32_t* plane(std::int32_t* probabilities, int i) {
     return probabilities + i * (kKeySteps * kBlockRows);
   }

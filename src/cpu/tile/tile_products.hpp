@@ -52,8 +52,7 @@ struct Unsigned {
 };
 
 // For each of `tiles` left tiles the products with two right operands, `second` dwords apart, which
-// stay in registers. Calls sums.start<tile>(), sums.store<tile>(t, which) and, once the sums of t
-// are stored, sums.drain(t, 0) and sums.drain(t, 1).
+// stay in registers. Calls sums.start<tile>() and sums.store<tile>(t, which).
 template <class Dot, int kDepth, class Sums>
 inline void multiply_pair(const TileRows& left, const TileColumns& right, std::int64_t second,
                           int tiles, const Sums& sums) {
@@ -70,19 +69,13 @@ inline void multiply_pair(const TileRows& left, const TileColumns& right, std::i
     sums.template start<0>();
     Dot::template dot<0, 2, 4>();
     if constexpr (kDepth == 2) Dot::template dot<0, 3, 6>();
-    if (t != 0) {
-      sums.template store<1>(t - 1, 1);
-      sums.drain(t - 1, 0);
-    }
+    if (t != 0) sums.template store<1>(t - 1, 1);
     sums.template start<1>();
     Dot::template dot<1, 2, 5>();
     if constexpr (kDepth == 2) Dot::template dot<1, 3, 7>();
     sums.template store<0>(t, 0);
-    if (t != 0) sums.drain(t - 1, 1);
   }
   sums.template store<1>(tiles - 1, 1);
-  sums.drain(tiles - 1, 0);
-  sums.drain(tiles - 1, 1);
 }
 
 template <class Dot, int kSum>
@@ -103,22 +96,13 @@ inline void multiply(const TileRows& left, const TileColumns& right, int depth, 
   for (int t = 0; t < tiles; t += 2) {
     sums.template start<0>();
     multiply_tile<Dot, 0>(left, right, depth, t);
-    if (t != 0) {
-      sums.template store<1>(t - 1, 0);
-      sums.drain(t - 1, 0);
-    }
-    if (t + 1 == tiles) {
-      sums.template store<0>(t, 0);
-      sums.drain(t, 0);
-      return;
-    }
+    if (t != 0) sums.template store<1>(t - 1, 0);
+    if (t + 1 == tiles) return sums.template store<0>(t, 0);
     sums.template start<1>();
     multiply_tile<Dot, 1>(left, right, depth, t + 1);
     sums.template store<0>(t, 0);
-    sums.drain(t, 0);
   }
   sums.template store<1>(tiles - 1, 0);
-  sums.drain(tiles - 1, 0);
 }
 
 // --- where sums go ------------------------------------------------------------------------------
@@ -147,23 +131,16 @@ struct ScoreSums {
   [[gnu::always_inline]] void store(int t, int which) const {
     store_tile<kTile>(scores + t * kTileRows * stride + which * kTileRows, stride * 4);
   }
-  [[gnu::always_inline]] void drain(int, int) const {}
 };
 
-// Sums on their way from the tiles to the output: stored in `slots`, of which the one before is
-// drained while the next is filled.
-constexpr int kSumSlots = 2;
+// Sums on their way from the tiles to the output: of two right operands and up to kSumTiles left
+// tiles. They are drained when all are there, since the vectors do such work at half their rate
+// while the tiles are at theirs.
+constexpr int kSumTiles = 8;
+constexpr std::int64_t kTileSums = kTileRows * kTileRows;
 
-[[gnu::always_inline]] inline std::int32_t* sum_slot(std::int32_t* slots, int t, int which) {
-  return slots + (t % kSumSlots * 2 + which) * (kTileRows * kTileRows);
-}
-
-// Sums over bytes; `which` is the row vector, counted from `first`.
-template <class Lanes, int kBlockRows, class Drain>
-struct ByteSums {
-  std::int32_t* slots;
-  int first;
-  const Drain& to;
+struct StoredSums {
+  std::int32_t* sums;
 
   template <int kTile>
   [[gnu::always_inline]] void start() const {
@@ -171,43 +148,9 @@ struct ByteSums {
   }
   template <int kTile>
   [[gnu::always_inline]] void store(int t, int which) const {
-    store_tile<kTile>(sum_slot(slots, t, which), kTileRowBytes);
+    store_tile<kTile>(at(t, which), kTileRowBytes);
   }
-  [[gnu::always_inline]] void drain(int t, int which) const {
-    const std::int32_t* sums = sum_slot(slots, t, which);
-#pragma GCC unroll 16
-    for (int i = 0; i < kTileRows; ++i) {
-      to(t * kTileRows + i, first + which, Lanes::load(sums + i * kTileRows));
-    }
-  }
-};
-
-// Sums over the two bytes of words, of row vector v; `which` is the byte.
-template <class Lanes, class Elements, class Drain>
-struct WordSums {
-  std::int32_t* slots;
-  int v;
-  const Drain& to;
-
-  template <int kTile>
-  [[gnu::always_inline]] void start() const {
-    zero_tile<kTile>();
-  }
-  template <int kTile>
-  [[gnu::always_inline]] void store(int t, int which) const {
-    store_tile<kTile>(sum_slot(slots, t, which), kTileRowBytes);
-  }
-  // Both bytes are needed for a row: half of the rows each time.
-  [[gnu::always_inline]] void drain(int t, int which) const {
-    constexpr int kHalf = static_cast<int>(kTileRows) / 2;
-    const std::int32_t* high = sum_slot(slots, t, 0);
-    const std::int32_t* low = sum_slot(slots, t, 1);
-#pragma GCC unroll 8
-    for (int i = which * kHalf; i < (which + 1) * kHalf; ++i) {
-      to(t * kTileRows + i, v,
-         Elements::combine({Lanes::load(high + i * kTileRows), Lanes::load(low + i * kTileRows)}));
-    }
-  }
+  std::int32_t* at(int t, int which) const { return sums + (t * 2 + which) * kTileSums; }
 };
 
 }  // namespace
