@@ -1,6 +1,7 @@
 // cpu/avx512vnni: four multiply-adds of u8 by s8 per lane and instruction (vpdpbusd).
 #include "cpu/tile/avx512vnni_lanes.hpp"
 #include "cpu/tile/panel_operands.hpp"
+#include "cpu/tile/small_task.hpp"
 #include "cpu/tile/task.hpp"
 
 namespace qattn::cpu {
@@ -13,5 +14,7 @@ using Operands = PanelOperands<Avx512VnniLanes, Quads<Avx512VnniLanes>, kRowVect
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avx512vnni_run(const qattn::cpu::Work& work) {
+  using Small = qattn::cpu::SmallTask<qattn::cpu::Avx512VnniLanes>;
+  if (Small::takes(work)) return Small(work).run();
   qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
 }
