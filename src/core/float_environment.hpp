@@ -6,26 +6,33 @@
 namespace qattn::core {
 
 /// Puts the thread into the default floating-point environment (round to nearest even, no exception
-/// traps; on x86 subnormals are neither flushed nor read as zero) and restores what was there.
+/// traps; on x86 subnormals are neither flushed nor read as zero) and restores what was there. On
+/// x86 that is MXCSR alone: nothing computes in the x87 registers, and saving and restoring theirs
+/// takes 0.2 us.
 class FloatEnvironment {
  public:
+#if defined(__SSE2__)
+  FloatEnvironment() noexcept : caller_(__builtin_ia32_stmxcsr()) {
+    __builtin_ia32_ldmxcsr(kDefaultMxcsr);
+  }
+  ~FloatEnvironment() { __builtin_ia32_ldmxcsr(caller_); }
+#else
   FloatEnvironment() noexcept {
     std::fegetenv(&caller_);
     std::fesetenv(FE_DFL_ENV);
-#if defined(__SSE2__)
-    __builtin_ia32_ldmxcsr(kDefaultMxcsr);
-#endif
   }
   ~FloatEnvironment() { std::fesetenv(&caller_); }
+#endif
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
 
  private:
 #if defined(__SSE2__)
-  // C libraries differ in whether FE_DFL_ENV clears FTZ and DAZ. All exceptions masked, the rest 0.
-  static constexpr unsigned kDefaultMxcsr = 0x1F80;
-#endif
+  static constexpr unsigned kDefaultMxcsr = 0x1F80;  // all exceptions masked, the rest 0
+  unsigned caller_;
+#else
   std::fenv_t caller_;
+#endif
 };
 
 }  // namespace qattn::core

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "cpu/float_environment.hpp"
+#include "core/float_environment.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
 #include "qattn/error.hpp"
@@ -54,8 +54,8 @@ struct Tasks {
   std::int64_t count() const noexcept {
     return pairs * ((rows + rows_per_task - 1) / rows_per_task);
   }
+  // In the environment of core::FloatEnvironment.
   void execute(std::int64_t index, std::byte* scratch) const noexcept {
-    const FloatEnvironment environment;
     const std::int64_t block = row_blocks - 1 - index / pairs;
     const std::int64_t pair = index % pairs;
     Work work;
@@ -93,6 +93,7 @@ void run_on_executor(const Tasks& tasks, const Executor& executor, std::size_t s
     if (scratch == nullptr) {
       s.failed.store(true, std::memory_order_relaxed);
     } else {
+      const core::FloatEnvironment environment;
       s.tasks->execute(index, scratch.get());
     }
   };
@@ -106,16 +107,20 @@ void run_on_openmp(const Tasks& tasks, std::int64_t threads, std::size_t scratch
   if (scratch == nullptr) throw_out_of_memory(bytes);
   const std::int64_t count = tasks.count();
   if (threads == 1) {
+    const core::FloatEnvironment environment;
     for (std::int64_t i = 0; i < count; ++i) tasks.execute(i, scratch.get());
     return;
   }
   // The team may be smaller than asked for: the loop is shared among those that come, and thread
   // numbers stay below the number asked for.
   const int team = static_cast<int>(threads);  // at most one per task that is worth it: see drive()
-#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-  for (std::int64_t i = 0; i < count; ++i) {
-    tasks.execute(i,
-                  scratch.get() + scratch_bytes * static_cast<std::size_t>(omp_get_thread_num()));
+#pragma omp parallel num_threads(team)
+  {
+    const core::FloatEnvironment environment;
+    std::byte* const mine =
+        scratch.get() + scratch_bytes * static_cast<std::size_t>(omp_get_thread_num());
+#pragma omp for schedule(dynamic, 1) nowait
+    for (std::int64_t i = 0; i < count; ++i) tasks.execute(i, mine);
   }
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/float_environment.hpp"
+#include "core/float_environment.hpp"
 #include "cpu/threads.hpp"
 #include "qattn/error.hpp"
 #include "quantize/element.hpp"
@@ -143,7 +143,7 @@ class Passes {
 template <typename Body>
 void spread(std::int64_t count, std::int64_t threads, const Executor& executor, Body body) {
   const auto task = [](void* argument, std::int64_t index) {
-    const cpu::FloatEnvironment environment;
+    const core::FloatEnvironment environment;
     (*static_cast<Body*>(argument))(index);
   };
   if (executor.run != nullptr) {
@@ -181,7 +181,7 @@ void quantize_elements(const QuantizeProblem& problem, const QuantizeOptions& op
     check_finite(head, passes.largest(head), Element::kInfinity);
   }
   {
-    const cpu::FloatEnvironment environment;
+    const core::FloatEnvironment environment;
     for (std::int64_t head = 0; head < problem.heads; ++head) {
       problem.scale[head] = scale_for(Element::widen(passes.largest(head)));
     }
