@@ -8,11 +8,11 @@
 namespace qattn::core {
 namespace {
 
-// Refuses fields of one argument: "NAME.FIELD is 3 with KIND (allowed: ...)".
+// Refuses fields of one argument: "NAME.FIELD is 3 with KIND (allowed: ...)". Texts are put
+// together when something is refused: every call of the API comes by here.
 class Unused {
  public:
-  Unused(std::string name, const std::string& kind)
-      : name_(std::move(name)), kind_(" with " + kind) {}
+  Unused(std::string name, const char* kind) : name_(std::move(name)), kind_(kind) {}
 
   void number(const char* field, std::int64_t value, const char* allowed = "0") const {
     if (value != 0) refuse_field(field, std::to_string(value), allowed);
@@ -22,13 +22,13 @@ class Unused {
   }
   [[noreturn]] void refuse_field(const char* field, const std::string& value,
                                  const std::string& allowed) const {
-    refuse(name_ + "." + field + " is " + value + kind_ +
+    refuse(name_ + "." + field + " is " + value + " with " + kind_ +
            ", which does not read it (allowed: " + allowed + ")");
   }
 
  private:
   std::string name_;
-  std::string kind_;
+  const char* kind_;
 };
 
 const char* kind_text(Mask::Kind kind) {
