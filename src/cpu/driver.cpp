@@ -116,13 +116,21 @@ void run_on_openmp(const Tasks& tasks, std::int64_t threads, std::size_t scratch
   // The team may be smaller than asked for: the loop is shared among those that come, and thread
   // numbers stay below the number asked for.
   const int team = static_cast<int>(threads);  // at most one per task that is worth it: see drive()
+  // Whole (batch, kv head) pairs, a few for each thread: a thread gets the same ones in every call
+  // and finds their rows in its cache. (2, 72, 4, 32) on two threads: 10.3 us instead of 12.2.
+  const bool few_and_alike = tasks.row_blocks == 1 && count <= kTasksPerThread * threads;
 #pragma omp parallel num_threads(team)
   {
     const core::FloatEnvironment environment;
     std::byte* const mine =
         scratch.get() + scratch_bytes * static_cast<std::size_t>(omp_get_thread_num());
+    if (few_and_alike) {
+#pragma omp for schedule(static) nowait
+      for (std::int64_t i = 0; i < count; ++i) tasks.execute(i, mine);
+    } else {
 #pragma omp for schedule(dynamic, 1) nowait
-    for (std::int64_t i = 0; i < count; ++i) tasks.execute(i, mine);
+      for (std::int64_t i = 0; i < count; ++i) tasks.execute(i, mine);
+    }
   }
 }
 
