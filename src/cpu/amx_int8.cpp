@@ -1,7 +1,8 @@
 // cpu/amx_int8: both products on the tile registers (tdpbssd, tdpbsud), the softmax in AVX-512.
 #include "cpu/tile/avx512vnni_lanes.hpp"
+#include "cpu/tile/decode_chunk.hpp"
 #include "cpu/tile/small_task.hpp"
-#include "cpu/tile/task.hpp"
+#include "cpu/tile/steps.hpp"
 #include "cpu/tile/tile_operands.hpp"
 
 namespace qattn::cpu {
@@ -14,8 +15,13 @@ using Operands = TileOperands<Avx512VnniLanes, kRowVectors>;
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_amx_int8_run(const qattn::cpu::Work& work) {
-  using Small = qattn::cpu::SmallTask<qattn::cpu::Avx512VnniLanes>;
+  using Lanes = qattn::cpu::Avx512VnniLanes;
+  using Small = qattn::cpu::SmallTask<Lanes>;
   if (Small::takes(work)) return Small(work).run();
   const qattn::cpu::TileScope tiles;
-  qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
+  using DecodeChunk = qattn::cpu::DecodeChunk<Lanes>;
+  if (work.step == qattn::cpu::Step::chunk && DecodeChunk::fits(*work.problem)) {
+    return DecodeChunk(work).run();
+  }
+  qattn::cpu::run_step<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work);
 }

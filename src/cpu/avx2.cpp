@@ -1,7 +1,7 @@
 // cpu/avx2: exact integer dot products from vpmaddwd on values widened to 16 bits.
 #include "cpu/tile/avx2_lanes.hpp"
 #include "cpu/tile/panel_operands.hpp"
-#include "cpu/tile/task.hpp"
+#include "cpu/tile/steps.hpp"
 
 namespace qattn::cpu {
 namespace {
@@ -14,5 +14,5 @@ using Operands = PanelOperands<Avx2Lanes, Pairs<Avx2Lanes>, kRowVectors, 4>;
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avx2_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
+  qattn::cpu::run_step<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work);
 }

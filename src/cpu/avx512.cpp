@@ -1,7 +1,7 @@
 // cpu/avx512: as cpu/avx2 with 16 lanes.
 #include "cpu/tile/avx512_lanes.hpp"
 #include "cpu/tile/panel_operands.hpp"
-#include "cpu/tile/task.hpp"
+#include "cpu/tile/steps.hpp"
 
 namespace qattn::cpu {
 namespace {
@@ -13,5 +13,5 @@ using Operands = PanelOperands<Avx512Lanes, Pairs<Avx512Lanes>, kRowVectors, 8>;
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avx512_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
+  qattn::cpu::run_step<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work);
 }

@@ -2,7 +2,7 @@
 #include "cpu/tile/avx512vnni_lanes.hpp"
 #include "cpu/tile/panel_operands.hpp"
 #include "cpu/tile/small_task.hpp"
-#include "cpu/tile/task.hpp"
+#include "cpu/tile/steps.hpp"
 
 namespace qattn::cpu {
 namespace {
@@ -16,5 +16,5 @@ using Operands = PanelOperands<Avx512VnniLanes, Quads<Avx512VnniLanes>, kRowVect
 extern "C" void qattn_cpu_avx512vnni_run(const qattn::cpu::Work& work) {
   using Small = qattn::cpu::SmallTask<qattn::cpu::Avx512VnniLanes>;
   if (Small::takes(work)) return Small(work).run();
-  qattn::cpu::Task<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work).run();
+  qattn::cpu::run_step<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work);
 }

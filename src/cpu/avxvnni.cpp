@@ -1,7 +1,7 @@
 // cpu/avxvnni: four multiply-adds of u8 by s8 per lane and instruction (VEX-encoded vpdpbusd).
 #include "cpu/tile/avx2_lanes.hpp"
 #include "cpu/tile/panel_operands.hpp"
-#include "cpu/tile/task.hpp"
+#include "cpu/tile/steps.hpp"
 
 namespace qattn::cpu {
 namespace {
@@ -19,5 +19,5 @@ using Operands = PanelOperands<AvxVnniLanes, Quads<AvxVnniLanes>, 1, 8>;
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avxvnni_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands, qattn::cpu::Operands>(work).run();
+  qattn::cpu::run_step<qattn::cpu::Operands, qattn::cpu::Operands>(work);
 }

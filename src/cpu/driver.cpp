@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/float_environment.hpp"
+#include "cpu/decode_shape.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
 #include "qattn/error.hpp"
@@ -19,6 +20,8 @@ namespace {
 constexpr std::int64_t kMinRowsPerTask = 64;
 // Tasks per thread below which rows are cut finer: with fewer, the last task leaves threads idle.
 constexpr std::int64_t kTasksPerThread = 4;
+// Rows of a pair up to which the keys are split.
+constexpr std::int64_t kMaxSplitRows = 16;
 // Multiply-adds for which one more thread pays. (2, 72, 4, 32), of 1.35 million, takes 15.9 us on
 // one thread and 10.5 on two where OpenMP's threads still spin from the last call (some
 // milliseconds); where they sleep, the second costs 25 us more than it gains.
@@ -38,7 +41,8 @@ Scratch allocate_scratch(std::size_t bytes) noexcept {
               "out of host memory: " + std::to_string(bytes) + " bytes of scratch were asked for");
 }
 
-// The tasks of a problem. Task 0 is the heaviest: under a causal mask later rows see more keys.
+// The tasks of a problem whose rows go from the keys to the stored output each in one task. Task 0
+// is the heaviest: under a causal mask later rows see more keys.
 struct Tasks {
   const core::Problem* problem = nullptr;
   RunWork run = nullptr;
@@ -56,6 +60,14 @@ struct Tasks {
   std::int64_t count() const noexcept {
     return pairs * ((rows + rows_per_task - 1) / rows_per_task);
   }
+  // Whole (batch, kv head) pairs, a few for each thread: a thread gets the same ones in every call
+  // and finds their rows in its cache. (2, 72, 4, 32) on two threads: 10.3 us instead of 12.2.
+  bool few_and_alike(std::int64_t threads) const noexcept {
+    return row_blocks == 1 && count() <= kTasksPerThread * threads;
+  }
+  std::size_t scratch() const noexcept {
+    return scratch_bytes({problem->head_dim, std::min(rows, rows_per_task), problem->seq_k});
+  }
   // In the environment of core::FloatEnvironment.
   void execute(std::int64_t index, std::byte* scratch) const noexcept {
     const std::int64_t block = row_blocks - 1 - index / pairs;
@@ -71,6 +83,69 @@ struct Tasks {
   }
 };
 
+// The tasks of few rows against many keys, first pass: one for each chunk of keys, over as many
+// heads as leave enough tasks, since tokens lie in memory with their heads side by side.
+struct ChunkTasks {
+  const core::Problem* problem = nullptr;
+  RunWork run = nullptr;
+  Partials partials;
+  std::int64_t heads_per_task = 0;
+  std::int64_t head_blocks = 0;
+
+  void cut(std::int64_t threads) noexcept {
+    heads_per_task = std::min(problem->heads_kv, kMaxChunkHeads);
+    head_blocks = (problem->heads_kv + heads_per_task - 1) / heads_per_task;
+    while (threads > 1 && heads_per_task > 1 && count() < kTasksPerThread * threads) {
+      heads_per_task = (heads_per_task + 1) / 2;
+      head_blocks = (problem->heads_kv + heads_per_task - 1) / heads_per_task;
+    }
+  }
+  std::int64_t count() const noexcept { return problem->batch * partials.chunks * head_blocks; }
+  bool few_and_alike(std::int64_t) const noexcept { return false; }
+  std::size_t scratch() const noexcept {
+    const std::int64_t head_dim = problem->head_dim;
+    // By kernel: heads one after another, or side by side.
+    return std::max(scratch_bytes({head_dim, partials.rows, problem->seq_k}),
+                    DecodeShape{head_dim, partials.rows, heads_per_task}.scratch_bytes());
+  }
+  void execute(std::int64_t index, std::byte* scratch) const noexcept {
+    const std::int64_t chunks = index / head_blocks;
+    Work work;
+    work.problem = problem;
+    work.step = Step::chunk;
+    work.batch = chunks / partials.chunks;
+    work.chunk = chunks % partials.chunks;
+    work.head_kv = index % head_blocks * heads_per_task;
+    work.head_count = std::min(heads_per_task, problem->heads_kv - work.head_kv);
+    work.row_end = partials.rows;
+    work.scratch = scratch;
+    work.partials = partials;
+    run(work);
+  }
+};
+
+// The second pass: one task for each pair.
+struct MergeTasks {
+  const core::Problem* problem = nullptr;
+  RunWork run = nullptr;
+  Partials partials;
+
+  std::int64_t count() const noexcept { return problem->batch * problem->heads_kv; }
+  bool few_and_alike(std::int64_t) const noexcept { return false; }
+  std::size_t scratch() const noexcept { return kScratchAlignment; }
+  void execute(std::int64_t index, std::byte* scratch) const noexcept {
+    Work work;
+    work.problem = problem;
+    work.step = Step::merge;
+    work.batch = index / problem->heads_kv;
+    work.head_kv = index % problem->heads_kv;
+    work.row_end = partials.rows;
+    work.scratch = scratch;
+    work.partials = partials;
+    run(work);
+  }
+};
+
 std::int64_t worthwhile_threads(const core::Problem& p) noexcept {
   // Both products, in float64 since the count may leave 63 bits. Visible keys grow by one per
   // query, so the first and the last query give the mean.
@@ -82,12 +157,13 @@ std::int64_t worthwhile_threads(const core::Problem& p) noexcept {
 
 // Runs on the caller's pool. How many tasks run at once is the pool's affair, so each brings its
 // own scratch; a task that gets none leaves the rest of the problem to the error that follows.
-void run_on_executor(const Tasks& tasks, const Executor& executor, std::size_t scratch_bytes) {
+template <class AnyTasks>
+void run_on_executor(const AnyTasks& tasks, const Executor& executor) {
   struct Shared {
-    const Tasks* tasks;
+    const AnyTasks* tasks;
     std::size_t scratch_bytes;
     std::atomic<bool> failed{false};
-  } shared{&tasks, scratch_bytes};
+  } shared{&tasks, tasks.scratch()};
   const auto task = [](void* argument, std::int64_t index) {
     auto& s = *static_cast<Shared*>(argument);
     if (s.failed.load(std::memory_order_relaxed)) return;
@@ -100,10 +176,12 @@ void run_on_executor(const Tasks& tasks, const Executor& executor, std::size_t s
     }
   };
   executor.run(executor.context, tasks.count(), task, &shared);
-  if (shared.failed.load()) throw_out_of_memory(scratch_bytes);
+  if (shared.failed.load()) throw_out_of_memory(shared.scratch_bytes);
 }
 
-void run_on_openmp(const Tasks& tasks, std::int64_t threads, std::size_t scratch_bytes) {
+template <class AnyTasks>
+void run_on_openmp(const AnyTasks& tasks, std::int64_t threads) {
+  const std::size_t scratch_bytes = tasks.scratch();
   const std::size_t bytes = scratch_bytes * static_cast<std::size_t>(threads);
   const Scratch scratch = allocate_scratch(bytes);
   if (scratch == nullptr) throw_out_of_memory(bytes);
@@ -116,9 +194,7 @@ void run_on_openmp(const Tasks& tasks, std::int64_t threads, std::size_t scratch
   // The team may be smaller than asked for: the loop is shared among those that come, and thread
   // numbers stay below the number asked for.
   const int team = static_cast<int>(threads);  // at most one per task that is worth it: see drive()
-  // Whole (batch, kv head) pairs, a few for each thread: a thread gets the same ones in every call
-  // and finds their rows in its cache. (2, 72, 4, 32) on two threads: 10.3 us instead of 12.2.
-  const bool few_and_alike = tasks.row_blocks == 1 && count <= kTasksPerThread * threads;
+  const bool few_and_alike = tasks.few_and_alike(threads);
 #pragma omp parallel num_threads(team)
   {
     const core::FloatEnvironment environment;
@@ -134,6 +210,36 @@ void run_on_openmp(const Tasks& tasks, std::int64_t threads, std::size_t scratch
   }
 }
 
+template <class AnyTasks>
+void run_tasks(const AnyTasks& tasks, const core::RunContext& context, std::int64_t threads) {
+  if (context.executor.run != nullptr) {
+    run_on_executor(tasks, context.executor);
+  } else {
+    run_on_openmp(tasks, std::min(threads, tasks.count()));
+  }
+}
+
+// Whether the keys are split: their chunks then make enough tasks, however few the heads are.
+bool splits(const core::Problem& problem) noexcept {
+  return problem.rows() <= kMaxSplitRows && problem.visible_keys(problem.seq_q - 1) > kChunkKeys;
+}
+
+void drive_split(const core::Problem& problem, const core::RunContext& context,
+                 std::int64_t threads, RunWork run) {
+  Partials partials;
+  partials.chunks = (problem.visible_keys(problem.seq_q - 1) + kChunkKeys - 1) / kChunkKeys;
+  partials.rows = problem.rows();
+  partials.columns = padded_columns(problem.head_dim);
+  const std::size_t bytes = partials.bytes(problem.batch * problem.heads_kv);
+  const Scratch states = allocate_scratch(bytes);
+  if (states == nullptr) throw_out_of_memory(bytes);
+  partials.data = reinterpret_cast<float*>(states.get());
+  ChunkTasks chunks{&problem, run, partials};
+  chunks.cut(threads);
+  run_tasks(chunks, context, threads);
+  run_tasks(MergeTasks{&problem, run, partials}, context, threads);
+}
+
 }  // namespace
 
 int default_threads() noexcept { return omp_get_max_threads(); }
@@ -143,20 +249,15 @@ void drive(const core::Problem& problem, const core::RunContext& context, RunWor
   const std::int64_t threads =
       std::min(usable_threads(context.threads), worthwhile_threads(problem));
 
+  if (splits(problem)) return drive_split(problem, context, threads, run);
   Tasks tasks;
   tasks.problem = &problem;
   tasks.run = run;
   tasks.pairs = problem.batch * problem.heads_kv;
-  tasks.rows = problem.seq_q * problem.group_size();
+  tasks.rows = problem.rows();
   tasks.rows_per_task = max_task_rows(problem.head_dim);
   tasks.cut(threads);
-  const std::size_t bytes =
-      scratch_bytes({problem.head_dim, std::min(tasks.rows, tasks.rows_per_task), problem.seq_k});
-  if (context.executor.run != nullptr) {
-    run_on_executor(tasks, context.executor, bytes);
-  } else {
-    run_on_openmp(tasks, std::min(threads, tasks.count()), bytes);
-  }
+  run_tasks(tasks, context, threads);
 }
 
 }  // namespace qattn::cpu

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "cpu/tile/panel_operands.hpp"
-#include "cpu/tile/task.hpp"
+#include "cpu/tile/steps.hpp"
 
 namespace qattn::cpu {
 namespace {
@@ -71,5 +71,5 @@ using Operands = PanelOperands<ScalarLanes, Pairs<ScalarLanes>, 4, 4>;
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_scalar_run(const qattn::cpu::Work& work) {
-  qattn::cpu::Task<qattn::cpu::Operands, qattn::cpu::Operands>(work).run();
+  qattn::cpu::run_step<qattn::cpu::Operands, qattn::cpu::Operands>(work);
 }

@@ -14,6 +14,8 @@ inline constexpr std::size_t kScratchAlignment = 64;
 inline constexpr std::int64_t kMaxBlockRows = 32;
 /// Columns of the packed tensors are a multiple of this many.
 inline constexpr std::int64_t kColumnPadding = 16;
+/// Heads of a task that computes a chunk of keys, at most.
+inline constexpr std::int64_t kMaxChunkHeads = 32;
 /// Groups of a chunk: packed at once, before the row blocks take them one after another.
 inline constexpr std::int64_t kChunkGroups = kChunkKeys / kGroupKeys;
 

@@ -22,6 +22,9 @@ constexpr float kHidden = -__builtin_inff();
 // The sum and the output of a state count this for a probability of 1.
 constexpr float kUnit = 65280.0F;
 
+// 8-bit probabilities of a group that add up to less have lost too much to rounding.
+constexpr float kLeastBytes = 1024.0F;
+
 // Exponents are kept less 1, so that they are at most -1 and multiples of 2^-23: the fraction above
 // the next lower integer is then exact. The polynomials make up for it by a factor of 2.
 constexpr float kLess = -1.0F;

@@ -63,10 +63,10 @@ inline void mask(float* scores, const float* group_keys, int first_hidden, int k
 }
 
 // Key 0 is a group of its own, with probability 1: the state of the rows that see it starts from
-// it, and it is hidden from the rest of its group, both in the scores and in the count of keys.
+// it, and it is hidden from the rest of its group.
 template <class Operands>
-inline void start_state(const SoftmaxState& state, float* scores, float* group_keys,
-                        const float* value, std::int64_t columns) {
+inline void start_state(const SoftmaxState& state, float* scores, const float* value,
+                        std::int64_t columns) {
   using Lanes = typename Operands::Lanes;
   for_row_vectors<Operands>([&](int, int row) {
     const auto score = Lanes::load(scores + row);
@@ -79,8 +79,6 @@ inline void start_state(const SoftmaxState& state, float* scores, float* group_k
       Lanes::store(state.output + d * Operands::kBlockRows + row,
                    Lanes::select(visible, Lanes::splat(value[d]), zero));
     }
-    const auto keys = Lanes::load(group_keys + row);
-    Lanes::store(group_keys + row, Lanes::select(visible, keys - Lanes::splat(1.0F), keys));
     Lanes::store(scores + row, hidden);
   });
 }
@@ -148,7 +146,7 @@ template <class Operands, Codes kCodes>
   constexpr std::int32_t kBias = kCodes == Codes::bytes ? 0 : Operands::Elements::kWordBias;
   const auto exponent = Lanes::fma(score - rows.maximum, rows.factor, Lanes::splat(kLess));
   const auto split = split_exponent<Lanes>(Lanes::max(exponent, Lanes::splat(kLowestExponent)));
-  const auto rounded = [&](auto p, std::int32_t bias) {
+  const auto rounded = [&](auto p, [[maybe_unused]] std::int32_t bias) {
     if constexpr (Operands::Elements::kPlainCodes) {
       return Lanes::to_ints(scale<Lanes>(p, split));
     } else {
@@ -170,20 +168,17 @@ template <class Operands, Codes kCodes>
 }
 
 // Rows for which 8 bits lose too much: their 8-bit probabilities, of which group_sum holds 256
-// times the sum, are on average below 8 of 255.
+// times the sum, add up to less than four keys like the largest.
 template <class Operands>
-inline typename Operands::Lanes::Mask needs_words(const std::int32_t* group_sum,
-                                                  const float* group_keys) {
+inline typename Operands::Lanes::Mask needs_words(const std::int32_t* group_sum) {
   using Lanes = typename Operands::Lanes;
-  return Lanes::to_floats(Lanes::load(group_sum)) <
-         Lanes::splat(8.0F * 256.0F) * Lanes::load(group_keys);
+  return Lanes::to_floats(Lanes::load(group_sum)) < Lanes::splat(kLeastBytes * 256.0F);
 }
 
 // Probabilities of all scores, packed, and their sum per row in units of 1/65280.
 template <class Operands, Codes kCodes>
-inline void quantize(const BlockRows& rows, const float* group_maximum, const float* group_keys,
-                     const float* scores, int keys, std::int32_t* probabilities,
-                     std::int32_t* group_sum) {
+inline void quantize(const BlockRows& rows, const float* group_maximum, const float* scores,
+                     int keys, std::int32_t* probabilities, std::int32_t* group_sum) {
   using Lanes = typename Operands::Lanes;
   using Elements = typename Operands::Elements;
   constexpr int kStep = Operands::kStep;
@@ -192,7 +187,7 @@ inline void quantize(const BlockRows& rows, const float* group_maximum, const fl
     QuantizeRows<Lanes> constants{
         Lanes::load(group_maximum + row), Lanes::load(rows.factor + row), {}};
     if constexpr (kCodes == Codes::mixed) {
-      constants.words = needs_words<Operands>(group_sum + row, group_keys + row);
+      constants.words = needs_words<Operands>(group_sum + row);
       if constexpr (Operands::kBytesAreWords) {
         if (!Lanes::any(constants.words)) return Operands::widen(probabilities, v, keys / kStep);
       }
@@ -222,10 +217,10 @@ inline void quantize(const BlockRows& rows, const float* group_maximum, const fl
 
 // Whether some row of the block needs 16-bit probabilities.
 template <class Operands>
-inline bool any_needs_words(const std::int32_t* group_sum, const float* group_keys) {
+inline bool any_needs_words(const std::int32_t* group_sum) {
   bool any = false;
   for_row_vectors<Operands>([&](int, int row) {
-    any = any || Operands::Lanes::any(needs_words<Operands>(group_sum + row, group_keys + row));
+    any = any || Operands::Lanes::any(needs_words<Operands>(group_sum + row));
   });
   return any;
 }

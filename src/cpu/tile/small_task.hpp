@@ -250,8 +250,7 @@ class SmallTask {
     bool bytes = problem_.precision == Precision::fast;
     if (bytes) {
       group_sum = quantize<Codes::bytes>(maximum, visible, all_see, keys, none);
-      const auto group_keys = Lanes::to_floats(visible) - Lanes::splat(1.0F);
-      const auto words = Lanes::to_floats(group_sum) < Lanes::splat(8.0F * 256.0F) * group_keys;
+      const auto words = Lanes::to_floats(group_sum) < Lanes::splat(kLeastBytes * 256.0F);
       if (Lanes::any(words)) {
         bytes = false;
         group_sum = quantize<Codes::mixed>(maximum, visible, all_see, keys, words);

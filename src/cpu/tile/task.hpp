@@ -53,6 +53,25 @@ class Task {
     store_.finish();
   }
 
+  // Step::chunk for one kv head: the states of all rows go to the partials.
+  void run_chunk() {
+    set_row_constants();
+    const std::int64_t chunk = work_.chunk * kChunkKeys;
+    const std::int64_t keys = memory_.visible[rows_ - 1];
+    const std::int64_t chunk_end = chunk + kChunkKeys < keys ? chunk + kChunkKeys : keys;
+    packed_end_ = chunk;
+    for (std::int64_t block = 0; block < blocks_; ++block) {
+      const SoftmaxState state = total(block);
+      if (visible_keys(block) <= chunk) reset(state);
+      with_operands(block, [&]<class Operands>(Operands) {
+        if (visible_keys(block) > chunk) {
+          attend_groups<Operands>(state, block, chunk, chunk_end, chunk_end);
+        }
+        hand_over(state, block, Operands::kBlockRows);
+      });
+    }
+  }
+
  private:
   static constexpr std::int64_t kRows = Block::kBlockRows;
   static constexpr std::int64_t kLine = 64;  // bytes of a cache line
@@ -188,15 +207,30 @@ class Task {
     return memory_.visible[block * kRows + kRows - 1];
   }
 
-  // A block over the groups of a chunk that it sees.
+  // A block over a chunk, and its store if it sees no more.
   template <class Operands>
   void attend_chunk(std::int64_t block, std::int64_t chunk, std::int64_t chunk_end,
                     std::int64_t keys_end) {
+    const SoftmaxState total_state = total(block);
+    if (chunk == 0) {
+      attend_groups<Operands>(total_state, block, chunk, chunk_end, keys_end);
+    } else {
+      attend_groups<Operands>(memory_.chunk, block, chunk, chunk_end, keys_end);
+      merge_states<Operands>(total_state, memory_.chunk, memory_.factor + block * kRows, head_dim_);
+    }
+    if (visible_keys(block) <= chunk_end) {
+      store_.finish();
+      store_.begin(block * kRows, total_state, Operands::kBlockRows);
+    }
+  }
+
+  // The state of a block over the groups of a chunk that it sees: at least one.
+  template <class Operands>
+  void attend_groups(const SoftmaxState& state, std::int64_t block, std::int64_t chunk,
+                     std::int64_t chunk_end, std::int64_t keys_end) {
     const std::int64_t visible = visible_keys(block);
     const std::int64_t seen = visible < chunk_end ? visible : chunk_end;
-    const SoftmaxState total_state = total(block);
-    const SoftmaxState& state = chunk == 0 ? total_state : memory_.chunk;
-    if (chunk != 0) reset(state);
+    if (chunk != 0) reset(state);  // chunk 0 starts from key 0
     pack_queries<Operands>(block);
     PackedGroup* packed = memory_.groups;
     for (std::int64_t group = chunk; group < seen; group += kGroupKeys, ++packed) {
@@ -207,12 +241,19 @@ class Task {
       attend<Operands>(state, block, *packed, group);
       store_.step();
     }
-    if (chunk != 0) {
-      merge_states<Operands>(total_state, state, memory_.factor + block * kRows, head_dim_);
-    }
-    if (visible <= chunk_end) {
-      store_.finish();
-      store_.begin(block * kRows, total_state, Operands::kBlockRows);
+  }
+
+  void hand_over(const SoftmaxState& state, std::int64_t block, std::int64_t block_rows) const {
+    const std::int64_t pair = work_.batch * problem_.heads_kv + work_.head_kv;
+    const std::int64_t first = block * kRows;
+    for (std::int64_t i = 0; i < block_rows && first + i < rows_; ++i) {
+      float* to = work_.partials.state(pair, work_.chunk, first + i);
+      to[Partials::kMaximum] = state.maximum[i];
+      to[Partials::kSum] = state.sum[i];
+      to += Partials::kOutput;
+      for (std::int64_t d = 0; d < padded_columns(head_dim_); ++d) {
+        to[d] = d < head_dim_ ? state.output[d * block_rows + i] : 0.0F;
+      }
     }
   }
 
@@ -235,8 +276,7 @@ class Task {
     if (any_negated_) negate<Operands>(scores, memory_.negated + row, keys);
     if (least < keys) mask<Operands>(scores, memory_.group_keys, least, keys);
     if (group == 0) {
-      start_state<Operands>(state, scores, memory_.group_keys, memory_.first_value,
-                            padded_columns(head_dim_));
+      start_state<Operands>(state, scores, memory_.first_value, padded_columns(head_dim_));
     }
     row_maxima<Operands>(memory_.group_maximum, scores, keys);
     const auto rescale =
@@ -276,7 +316,7 @@ class Task {
       return accumulate<Operands, Codes::words>(state, packed, keys, rescale);
     }
     quantize<Operands, Codes::bytes>(block, keys);
-    if (!any_needs_words<Operands>(memory_.group_sum, memory_.group_keys)) {
+    if (!any_needs_words<Operands>(memory_.group_sum)) {
       return accumulate<Operands, Codes::bytes>(state, packed, keys, rescale);
     }
     quantize<Operands, Codes::mixed>(block, keys);
@@ -286,8 +326,8 @@ class Task {
 
   template <class Operands, Codes kCodes>
   void quantize(std::int64_t block, int keys) {
-    cpu::quantize<Operands, kCodes>(block_rows(block), memory_.group_maximum, memory_.group_keys,
-                                    memory_.scores, keys, memory_.probabilities, memory_.group_sum);
+    cpu::quantize<Operands, kCodes>(block_rows(block), memory_.group_maximum, memory_.scores, keys,
+                                    memory_.probabilities, memory_.group_sum);
   }
 
   template <class Operands, Codes kCodes>

@@ -40,6 +40,11 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
+// Another configuration within a TileScope; all tiles are zero after it.
+[[gnu::always_inline]] inline void configure_tiles(const TileConfig& config) {
+  __asm__ volatile("ldtilecfg %0" : : "m"(config));
+}
+
 template <int kTile>
 [[gnu::always_inline]] inline void zero_tile() {
   __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTile));
@@ -81,6 +86,12 @@ template <int kSum, int kA, int kB>
 template <int kSum, int kA, int kB>
 [[gnu::always_inline]] inline void dot_signed_unsigned() {
   __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+}
+
+// The same, uint8 by int8.
+template <int kSum, int kA, int kB>
+[[gnu::always_inline]] inline void dot_unsigned_signed() {
+  __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
 }
 
 }  // namespace
