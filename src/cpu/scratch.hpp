@@ -36,7 +36,7 @@ struct TaskShape {
   constexpr bool has_chunk_state() const noexcept { return keys > kChunkKeys; }
 };
 
-/// Bytes, a multiple of kScratchAlignment. At head_dim 128: 1.2 MB for up to 2048 keys, 2.3 MB for
+/// Bytes, a multiple of kScratchAlignment. At head_dim 128: 1.2 MB for up to 2048 keys, 2.2 MB for
 /// any larger number of keys and the most rows (2048).
 constexpr std::size_t scratch_bytes(const TaskShape& shape) noexcept {
   const std::int64_t columns = padded_columns(shape.head_dim);

@@ -39,7 +39,7 @@ struct Work {
 };
 
 /// Rows of a task at most: K and V are packed once per task and reused by all of its rows, whose
-/// state (a megabyte) comes from the L2 cache once for every segment of keys.
+/// state (a megabyte) comes from the L2 cache once for every chunk of keys.
 constexpr std::int64_t max_task_rows(std::int64_t head_dim) noexcept {
   return head_dim <= 128 ? 2048 : 1024;
 }
