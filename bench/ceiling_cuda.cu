@@ -1,4 +1,5 @@
-// ceiling/device_read: a kernel that does nothing but read device memory.
+// ceiling/device_read: a kernel that does nothing but read device memory. And one that does
+// nothing.
 #include <cstdint>
 
 #include "cuda_check.hpp"
@@ -29,7 +30,14 @@ __global__ void __launch_bounds__(kThreads)
   if (mixed == 0x9e3779b9U) *sink = mixed;
 }
 
+__global__ void nothing() {}
+
 }  // namespace
+
+void launch_nothing(cudaStream_t stream) {
+  nothing<<<1, 32, 0, stream>>>();
+  check(cudaPeekAtLastError(), "launch of nothing");
+}
 
 void launch_device_read(const void* data, std::int64_t bytes, std::uint32_t* sink) {
   int device = 0;

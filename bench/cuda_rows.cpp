@@ -9,30 +9,11 @@
 namespace qattn::bench {
 namespace {
 
-/// A CUDA event that frees itself.
-class Event {
- public:
-  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  void record() { check(cudaEventRecord(event_, nullptr), "cudaEventRecord"); }
-  void wait() { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
-  double seconds_since(const Event& start) const {
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) * 1e-3;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 double time_launches(const std::function<void()>& launch, std::int64_t count, Event& start,
                      Event& stop) {
-  start.record();
+  start.record(nullptr);
   for (std::int64_t i = 0; i < count; ++i) launch();
-  stop.record();
+  stop.record(nullptr);
   stop.wait();
   return stop.seconds_since(start);
 }
@@ -58,6 +39,21 @@ void run_one_thread_per_query(benchmark::State& state, Tensors& tensors, const M
   if (!difference.empty()) return state.SkipWithError(difference.c_str());
   time_on_cuda(state, [&] { launch_one_thread_per_query(problem); });
   count_operations(state, extents.operations(problem.causal), 1);
+}
+
+void run_wgmma_s8(benchmark::State& state) {
+  Buffer<std::int32_t> sink(Device::cuda(), 1);
+  double operations = 0;
+  time_on_cuda(state, [&] { operations = launch_wgmma_s8(sink.data()); });
+  count_operations(state, operations, 1);
+}
+
+/// Capability 9.0 and no other has the instruction.
+bool has_wgmma() {
+  for (const std::string& kernel : usable_kernels(Device::cuda())) {
+    if (kernel == "cuda/sm90") return true;
+  }
+  return false;
 }
 
 void run_device_read(benchmark::State& state) {
@@ -97,6 +93,7 @@ void time_on_cuda(benchmark::State& state, const std::function<void()>& launch) 
 void register_cuda_ceiling_rows() {
   if (usable_kernels(Device::cuda()).empty()) return;
   add_row("ceiling/device_read", run_device_read, Clock::cuda_events);
+  if (has_wgmma()) add_row("ceiling/wgmma_s8", run_wgmma_s8, Clock::cuda_events);
 }
 
 void register_one_thread_per_query_rows(TensorCache& cache, const Extents& extents,

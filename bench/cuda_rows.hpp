@@ -13,6 +13,8 @@ namespace qattn::bench {
 void time_on_cuda(benchmark::State& state, const std::function<void()>& launch);
 
 void register_cuda_ceiling_rows();
+/// graph/... and host/...: the tiny problem in a graph, and what a call costs on the host.
+void register_launch_rows(TensorCache& cache);
 /// The simplest kernel there is, one thread for each query, for one problem.
 void register_one_thread_per_query_rows(TensorCache& cache, const Extents& extents,
                                         const Mask& mask);

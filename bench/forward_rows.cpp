@@ -1,4 +1,5 @@
-// forward/<kernel>/<precision>/<mask>/B_xS_xH_xD_, with the peers of each problem next to it.
+// forward/<kernel>/<precision>/<mask>/B_xS_xH_xD_, with the peers of each problem next to it;
+// staged/..., the same from and to pageable host memory.
 #include "cuda_rows.hpp"
 #include "rows.hpp"
 
@@ -7,6 +8,7 @@ namespace {
 
 struct ForwardRow {
   Device device;
+  Device memory;
   Extents extents;
   Mask mask;
   Precision precision;
@@ -15,7 +17,7 @@ struct ForwardRow {
 };
 
 void run_forward(benchmark::State& state, TensorCache& cache, const ForwardRow& row) {
-  Tensors& tensors = cache.get(row.device, row.extents);
+  Tensors& tensors = cache.get(row.memory, row.extents);
   Options options;
   options.mask = row.mask;
   options.precision = row.precision;
@@ -25,7 +27,7 @@ void run_forward(benchmark::State& state, TensorCache& cache, const ForwardRow& 
   const Int8Tensor k = tensors.k();
   const Int8Tensor v = tensors.v();
   const OutputTensor out = tensors.out();
-  if (row.device.kind() == Device::Kind::cpu) {
+  if (row.memory.kind() == Device::Kind::cpu) {
     for ([[maybe_unused]] auto _ : state) forward(row.device, q, k, v, out, options);
   } else {
     time_on_cuda(state, [&] { forward(row.device, q, k, v, out, options); });
@@ -35,12 +37,13 @@ void run_forward(benchmark::State& state, TensorCache& cache, const ForwardRow& 
 }
 
 void register_forward(TensorCache& cache, const ForwardRow& row) {
-  const std::string name = first_word("forward", row.threads) + "/" + row.kernel + "/" +
+  const std::string word = row.memory == row.device ? "forward" : "staged";
+  const std::string name = first_word(word, row.threads) + "/" + row.kernel + "/" +
                            to_string(row.precision) + "/" + to_string(row.mask) + "/" +
                            square_name(row.extents);
   add_row(
       name, [&cache, row](benchmark::State& state) { run_forward(state, cache, row); },
-      clock_of(row.device));
+      clock_of(row.memory));
 }
 
 struct Shape {
@@ -72,7 +75,7 @@ void register_kernels(TensorCache& cache, const Device& device, const Shape& sha
   for (const std::string& kernel : usable_kernels(device)) {
     if (kernel == "cpu/scalar" && !shape.small) continue;
     for (const Precision precision : {Precision::high, Precision::fast}) {
-      register_forward(cache, {device, shape.extents, mask, precision, kernel, threads});
+      register_forward(cache, {device, device, shape.extents, mask, precision, kernel, threads});
     }
   }
 }
@@ -101,6 +104,11 @@ void register_forward_rows(TensorCache& cache) {
       register_kernels(cache, Device::cuda(), shape, mask, Threads::all);
     }
     ++index;
+  }
+  for (const Extents& extents : {square(1, 2048, 16, 128), square(1, 16384, 16, 128)}) {
+    const std::string kernel = usable_kernels(Device::cuda()).front();
+    register_forward(cache, {Device::cuda(), Device::cpu(), extents, Mask::causal(),
+                             Precision::high, kernel, Threads::all});
   }
 }
 

@@ -13,6 +13,9 @@ import subprocess
 import time
 
 
+COUNTERS = ("TOPS", "GBps", "forward_us", "bare_us")
+
+
 def gpu() -> dict[str, str]:
     """Name, driver and clocks of the first GPU, as nvidia-smi says."""
     fields = ["name", "driver_version", "clocks.max.sm", "memory.total"]
@@ -38,7 +41,7 @@ def bench_rows(path: pathlib.Path) -> dict[str, dict[str, float]]:
             continue
         name = re.sub(r"/(real_time|manual_time|iterations:\d+|repeats:\d+)|_median$", "", row["name"])
         values = {"us": round(row["real_time"] * scale[row["time_unit"]], 3)}
-        values |= {key: row[key] for key in ("TOPS", "GBps") if key in row}
+        values |= {key: row[key] for key in COUNTERS if key in row}
         rows[name] = values
     return rows
 

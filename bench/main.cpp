@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   qattn::bench::register_cuda_ceiling_rows();
   qattn::bench::register_forward_rows(cache);
   qattn::bench::register_decode_rows(cache);
+  qattn::bench::register_launch_rows(cache);
   const std::size_t rows = benchmark::RunSpecifiedBenchmarks();
   cache.clear();
   benchmark::Shutdown();

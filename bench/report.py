@@ -7,6 +7,7 @@ faster it is than its peer, all from the same run. With --benchmark_repetitions 
     qattn_bench --benchmark_repetitions=5 --benchmark_out=bench.json --benchmark_out_format=json
     bench/report.py bench.json
     bench/report.py --targets [--peers peers.json] bench.json
+    bench/report.py --gpu-targets docs/results/h200.json
 """
 
 import argparse
@@ -14,6 +15,7 @@ import pathlib
 import re
 import sys
 
+from gpu_targets import gpu_target_lines
 from results import Row, ceiling_of, fraction, read_rows, speedup
 from targets import read_peers, target_lines
 
@@ -67,13 +69,17 @@ def main() -> int:
     parser.add_argument("--filter", default="", help="regular expression: print these rows only")
     parser.add_argument("--targets", action="store_true",
                         help="print what the CPU kernels are to reach and what they reach")
+    parser.add_argument("--gpu-targets", action="store_true",
+                        help="print what the CUDA kernels are to reach on an H200 and what they reach")
     parser.add_argument("--peers", type=pathlib.Path,
                         help="output of bench/peers, for the targets that compare with it")
     parser.add_argument("--cpu-time", action="store_true",
                         help="rows on one thread: the time on a processor, not the clock's")
     arguments = parser.parse_args()
     rows = read_rows(arguments.json, arguments.cpu_time)
-    if arguments.targets:
+    if arguments.gpu_targets:
+        lines = gpu_target_lines(rows)
+    elif arguments.targets:
         lines = target_lines(rows, read_peers(arguments.peers) if arguments.peers else [])
     else:
         lines = table(rows)

@@ -29,7 +29,8 @@ file(GLOB sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/reference/*.cpp)
 list(APPEND sources src/cpu/detect.cpp src/cpu/driver.cpp src/cpu/threads.cpp src/cpu/tile_permission.cpp)
 if(QATTN_WITH_CUDA)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cpp)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS
+    ${PROJECT_SOURCE_DIR}/src/cuda/*.cpp ${PROJECT_SOURCE_DIR}/src/cuda/staging/*.cpp)
   list(FILTER cuda_sources EXCLUDE REGEX "_absent\\.cpp$")
 else()
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*_absent.cpp)

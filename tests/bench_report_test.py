@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench"))
 import report  # noqa: E402
 import results  # noqa: E402
+import gpu_targets  # noqa: E402
 import targets  # noqa: E402
 
 MIDDLE = "causal/B1xS2048xH16xD128"
@@ -132,6 +133,26 @@ class Targets(Files):
         name = "(1,2048,16,128) against bfloat16 peers"
         self.assertEqual(lines[name, "1", "fast"][1:], ["9.00 x", "yes (112 %)"])
         self.assertEqual(lines[name, "all", "fast"][1:], ["4.00 x", "no (50 %)"])
+
+
+class GpuTargets(Files):
+    def test_rates_and_times(self):
+        large = "causal/B1xS16384xH16xD128"
+        lines = {(line[0], line[1]): line[2:] for line in gpu_targets.gpu_target_lines(self.read(
+            entry(f"forward/cuda/sm90/fast/{large}", 1, TOPS=1000.0),
+            entry(f"forward/cuda/sm80/high/{large}", 1, TOPS=380.0),
+            entry("graph/cuda/sm80/high/causal/B2xS72xH4xD32", 2.0),
+            entry("graph/cuda/sm80/fast/causal/B2xS72xH4xD32", 4.0),
+            entry("host/cuda/sm80/fast/causal/B2xS72xH4xD32", 0.0)))[1:]}
+        self.assertEqual(lines[f"forward/cuda/sm90/{large}", "fast"],
+                         ["1050 TFLOP/s", "1000 TFLOP/s", "near (95 %)"])
+        self.assertEqual(lines[f"forward/cuda/sm90/{large}", "high"],
+                         ["720 TFLOP/s", "", "no row"])
+        self.assertEqual(lines[f"forward/cuda/sm80/{large}", "high"][2], "yes (100 %)")
+        tiny = "graph/cuda/sm80/causal/B2xS72xH4xD32"
+        self.assertEqual(lines[tiny, "high"], ["3 us", "2 us", "yes (150 %)"])
+        self.assertEqual(lines[tiny, "fast"][2], "no (75 %)")
+        self.assertEqual(lines["host/cuda/sm80/causal/B2xS72xH4xD32", "fast"][2], "yes (100 %)")
 
 
 class Command(Files):

@@ -146,6 +146,31 @@ TEST_P(Bits, BatchEntryEqualsItselfAlone) {
   }
 }
 
+// Heads that share keys share warps and panels too.
+TEST_P(Bits, ScaleOfAHeadLeavesTheOthersAlone) {
+  const HostProblem problem =
+      verify::random_problem({1, 40, 300, 4, 1, 64}, Mask::causal(), case_seed(0));
+  const std::int64_t head_dim = problem.dimensions.head_dim;
+  for (const Precision precision : kPrecisions) {
+    const Result before = run_guarded(kernel(), problem, settings_of(precision));
+    for (const float scale : {-problem.q_scale[3], 100.0F, 0.0F}) {
+      HostProblem changed = problem;
+      changed.q_scale[3] = scale;
+      SCOPED_TRACE(describe(changed, precision));
+      const Result after = run_guarded(kernel(), changed, settings_of(precision));
+      for (std::int64_t i = 0; i < problem.dimensions.seq_q; ++i) {
+        for (std::int64_t h = 0; h < 3; ++h) {
+          const float* expected = out_row(problem, before, 0, i, h);
+          const float* got = out_row(problem, after, 0, i, h);
+          expect_same_bits({got, got + head_dim}, {expected, expected + head_dim}, "out");
+          expect_same_bits({lse_at(problem, after, 0, h, i)}, {lse_at(problem, before, 0, h, i)},
+                           "lse");
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Bits, RunsRepeat) {
   const HostProblem problem =
       verify::random_problem({2, 50, 2100, 4, 2, 64}, Mask::causal(), case_seed(0));

@@ -258,6 +258,37 @@ TEST_P(Cuda, BatchesAndHeadsBeyondAGridDimension) {
   }
 }
 
+// Shapes on both sides of where the tiny kernel ends: the choice must not depend on the batch.
+TEST_P(Cuda, TinyProblemsHaveTheBitsOfTheirBatch) {
+  std::uint64_t index = 0;
+  for (const Dimensions& d : {Dimensions{500, 72, 72, 8, 8, 32},
+                              {200, 33, 400, 8, 2, 64},
+                              {60, 100, 500, 4, 4, 32},
+                              {200, 20, 260, 8, 8, 128},
+                              {300, 40, 129, 4, 4, 200},
+                              {60, 300, 100, 8, 4, 77},
+                              {70, 128, 128, 4, 4, 64},
+                              {70, 16, 129, 8, 8, 64}}) {
+    for (const Mask& mask : {Mask::causal(), Mask::full()}) {
+      const HostProblem batch = verify::random_problem(d, mask, case_seed(index++), 3.0);
+      for (const Precision precision : {Precision::high, Precision::fast}) {
+        SCOPED_TRACE(describe(batch, precision));
+        RunSettings settings;
+        settings.precision = precision;
+        const Result whole = run_guarded(kernel(), batch, settings);
+        for (const std::int64_t b : {std::int64_t{0}, d.batch / 2, d.batch - 1}) {
+          const HostProblem part = batch_entry(batch, b);
+          const Result alone = run_guarded(kernel(), part, settings);
+          const auto out = whole.out.begin() + b * part.out_size();
+          expect_same_bits(alone.out, {out, out + part.out_size()}, "out");
+          const auto lse = whole.lse.begin() + b * part.lse_size();
+          expect_same_bits(alone.lse, {lse, lse + part.lse_size()}, "lse");
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Cuda, DeviceMemoryStaysFlat) {
   const auto sweep = [&] {
     for (std::int64_t i = 0; i < 150; ++i) {

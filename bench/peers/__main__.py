@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 
+import contest_cuda
 from contestants import Bench
 from problems import CPU_PROBLEMS, CUDA_PROBLEMS
 from rounds import Effort, Results, compete, prepare, start_workers
@@ -29,6 +30,24 @@ def machine() -> str:
     return platform.machine()
 
 
+def main_cuda(arguments: argparse.Namespace) -> None:
+    results = Results()
+    context = {"kernel": arguments.kernel or "qattn", "machine": contest_cuda.machine(),
+               "seconds": arguments.seconds, "out_type": arguments.out_type}
+
+    def write() -> None:
+        if arguments.out:
+            record = as_json(CUDA_PROBLEMS, results, context)
+            arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+
+    try:
+        contest_cuda.run(arguments, results, write)
+    except ImportError as reason:
+        results.miss("PyTorch", reason)
+    write()
+    print("\n".join(lines(as_json(CUDA_PROBLEMS, results, context))))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,18 +59,29 @@ def main() -> None:
     parser.add_argument("--peer", default="", help="part of a peer's name: these only")
     parser.add_argument("--without", help="part of a peer's name: not these")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2, help="of a turn, one call at least")
+    parser.add_argument("--seconds", type=float,
+                        help="of a turn, one call at least; default: 0.2, on a GPU 0.05")
     parser.add_argument("--limit", type=float, default=20,
                         help="seconds after which a problem gets no more rounds than three")
     parser.add_argument("--cpu-time", action="store_true",
                         help="on one thread: the time on a processor, not the clock's")
+    parser.add_argument("--library", type=pathlib.Path, default=ROOT / "build/release/libqattn.so",
+                        help="on a GPU: what holds ours")
+    parser.add_argument("--out-type", choices=("float32", "float16", "bfloat16"), default="float32",
+                        help="on a GPU: of our output")
+    parser.add_argument("--budget", type=float, default=45,
+                        help="on a GPU: seconds after which a problem gets one round")
     parser.add_argument("--out", type=pathlib.Path, help="JSON to write")
     arguments = parser.parse_args()
+    if arguments.seconds is None:
+        arguments.seconds = 0.2 if arguments.device == "cpu" else 0.05
+    if arguments.device == "cuda":
+        return main_cuda(arguments)
 
-    bench = Bench(arguments.bench, arguments.device, arguments.kernel)
-    problems = CPU_PROBLEMS if arguments.device == "cpu" else CUDA_PROBLEMS
+    bench = Bench(arguments.bench, arguments.kernel)
+    problems = CPU_PROBLEMS
     every = len(os.sched_getaffinity(0))
-    counts = sorted({1, every} if arguments.device == "cpu" else {every})
+    counts = sorted({1, every})
     if arguments.threads:
         counts = [int(count) for count in arguments.threads.split(",")]
     effort = Effort(arguments.rounds, arguments.seconds, arguments.limit, arguments.cpu_time)
@@ -59,8 +89,7 @@ def main() -> None:
     context = {"kernel": bench.kernel, "machine": machine(), "processors": every,
                "seconds": arguments.seconds, "cpu_time": arguments.cpu_time}
     for threads in counts:
-        workers = start_workers(arguments.device, threads, arguments.peer, arguments.without,
-                                results)
+        workers = start_workers(threads, arguments.peer, arguments.without, results)
         try:
             for index, problem in enumerate(problems):
                 if arguments.problem not in problem.name:

@@ -68,14 +68,14 @@ class Worker:
 class Bench:
     """Rows of qattn_bench: ours at both precisions, and its Eigen peer."""
 
-    def __init__(self, binary: pathlib.Path, device: str, kernel: str | None) -> None:
-        self.binary, self.device = binary, device
+    def __init__(self, binary: pathlib.Path, kernel: str | None) -> None:
+        self.binary = binary
         listed = subprocess.run([str(binary), "--benchmark_list_tests"], text=True, check=True,
                                 capture_output=True).stdout.splitlines()
         self.rows = {name.rsplit("/", 1)[0] for name in listed}
         # The table of kernels has the best first, and so has the list of rows.
         kernels = ["/".join(name.split("/")[1:3]) for name in listed
-                   if name.startswith(f"forward/{device}/")]
+                   if name.startswith("forward/cpu/")]
         self.kernel = kernel or next(iter(kernels), None)
 
     def row_names(self, problem: Problem) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Bench:
         word = "decode" if problem.is_decode else "forward"
         names = {f"qattn {precision}": f"{word}/{self.kernel}/{precision}/{problem.name}"
                  for precision in ("high", "fast")}
-        if self.device == "cpu" and not problem.is_decode:
+        if not problem.is_decode:
             names["Eigen float32"] = f"peer/eigen_f32/{problem.name}"
         return {name: row for name, row in names.items() if row in self.rows}
 

@@ -29,7 +29,8 @@ class Peer:
     device: str  # "cpu" or "cuda"
     tolerance: float  # relative, against float64: loose, to tell a peer from something else
     load: Callable[[], str]  # returns a version or raises Missing
-    prepare: Callable[[Problem, Data, int], Runner]  # the int: threads
+    # The int: threads. For "cuda" Data and Runner are those of families/torch_cuda.py.
+    prepare: Callable[[Problem, Data, int], Runner]
     # Environment of the process, from the number of threads.
     environment: Callable[[int], dict[str, str]] = lambda threads: {}
     pinned: bool = False  # whether only the processors that it may use bound its threads
@@ -43,9 +44,6 @@ EIGHT_BITS = 0.15
 def times(runner: Runner, seconds: float, cpu_time: bool = False) -> list[float]:
     """Times of calls for `seconds`, of one call at least: the clock's, or those that the process
     had a processor."""
-    measure = getattr(runner, "times", None)  # a GPU's runner reads other clocks
-    if measure:
-        return measure(seconds)
     clock = time.process_time if cpu_time else time.perf_counter
     results = []
     end = time.perf_counter() + seconds

@@ -22,6 +22,7 @@ class Problem:
     heads_kv: int
     head_dim: int
     causal: bool
+    graph: bool = False  # calls replayed from a CUDA graph
 
     @property
     def is_decode(self) -> bool:
@@ -34,7 +35,8 @@ class Problem:
             return (f"B{self.batch}xHq{self.heads}xHkv{self.heads_kv}xD{self.head_dim}"
                     f"xL{self.seq_k}")
         mask = "causal" if self.causal else "full"
-        return f"{mask}/B{self.batch}xS{self.seq_q}xH{self.heads}xD{self.head_dim}"
+        name = f"{mask}/B{self.batch}xS{self.seq_q}xH{self.heads}xD{self.head_dim}"
+        return f"graph/{name}" if self.graph else name
 
     @property
     def operations(self) -> float:
@@ -64,11 +66,13 @@ def decode(batch: int, heads: int, heads_kv: int, head_dim: int, keys: int) -> P
 CPU_PROBLEMS = [
     square(2, 72, 4, 32), square(1, 512, 16, 64), square(1, 2048, 16, 128),
     square(1, 8192, 8, 128), decode(1, 32, 32, 128, 32768), decode(1, 32, 8, 128, 32768)]
+TINY = square(2, 72, 4, 32)
 CUDA_PROBLEMS = [
-    square(2, 72, 4, 32), square(1, 2048, 16, 128), square(1, 16384, 16, 128),
-    square(1, 16384, 16, 128, causal=False), square(4, 4096, 16, 128), square(16, 1024, 16, 128),
-    square(1, 16384, 32, 64), square(1, 16384, 8, 256), decode(1, 32, 32, 128, 32768),
-    decode(32, 32, 8, 128, 8192), decode(64, 64, 8, 128, 4096)]
+    TINY, dataclasses.replace(TINY, graph=True), square(1, 2048, 16, 128),
+    square(1, 16384, 16, 128), square(1, 16384, 16, 128, causal=False), square(4, 4096, 16, 128),
+    square(16, 1024, 16, 128), square(1, 16384, 32, 64), square(1, 16384, 8, 256),
+    decode(1, 32, 32, 128, 32768), decode(1, 32, 8, 128, 32768), decode(32, 32, 8, 128, 8192),
+    decode(64, 64, 8, 128, 4096)]
 
 
 @dataclasses.dataclass

@@ -31,11 +31,11 @@ class Results:
             say(f"missing: {key}: {reason}")
 
 
-def start_workers(device: str, threads: int, chosen: str, without: str | None,
+def start_workers(threads: int, chosen: str, without: str | None,
                   results: Results) -> list[Worker]:
     workers = []
     for peer in families.ALL:
-        if peer.device != device or chosen.lower() not in peer.name.lower():
+        if peer.device != "cpu" or chosen.lower() not in peer.name.lower():
             continue
         if without and without.lower() in peer.name.lower():
             results.miss(peer.name, f"left out (--without {without})")

@@ -50,7 +50,7 @@ def lines(record: dict) -> list[str]:
 
     for row in record["rows"]:
         time = f"{row['us']:.1f} us" if row["us"] < 1e4 else f"{row['us'] / 1e3:.1f} ms"
-        out.append(f"| {row['problem']} | {row['threads']} | {row['name']} | {time} "
+        out.append(f"| {row['problem']} | {row['threads'] or ''} | {row['name']} | {time} "
                    f"| {row['TOPS']:.3g} | {times(row['high'])} | {times(row['fast'])} |")
     out += ["", "Versions: " + "; ".join(f"{name}: {version}"
                                         for name, version in record["versions"].items())]

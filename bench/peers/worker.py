@@ -13,7 +13,7 @@ import sys
 
 import families
 from peer import Missing, times
-from problems import CPU_PROBLEMS, CUDA_PROBLEMS, make_data, relative_error
+from problems import CPU_PROBLEMS, make_data, relative_error
 
 
 def main() -> None:
@@ -32,13 +32,12 @@ def main() -> None:
         answer(version=peer.load())
     except Exception as error:
         return answer(missing=f"{error}" if isinstance(error, Missing) else repr(error))
-    problems = CPU_PROBLEMS if peer.device == "cpu" else CUDA_PROBLEMS
     runner = None
     for line in sys.stdin:
         request = json.loads(line)
         try:
             if "prepare" in request:
-                problem = problems[request["prepare"]]
+                problem = CPU_PROBLEMS[request["prepare"]]
                 data = make_data(problem)
                 runner = peer.prepare(problem, data, threads)
                 runner.run()

@@ -148,7 +148,7 @@ typedef struct qattn_output {
   int64_t shape[4];
   int64_t strides[3]; /**< in elements; distinct entries must not share memory */
   const float* scale; /**< of an int8 output, given by the caller; else null */
-  int32_t dtype;      /**< QATTN_FLOAT32 by default */
+  int32_t dtype;      /**< QATTN_FLOAT32 by default; CUDA kernels: QATTN_FLOAT16, QATTN_BFLOAT16 */
   int32_t granularity;
   int64_t scale_block_tokens;
 } qattn_output;

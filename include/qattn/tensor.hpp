@@ -127,7 +127,9 @@ struct Int8Tensor {
         zero_point(zero_points) {}
 };
 
-/// View of the output tensor (batch, seq_q, heads_q, head_dim of v).
+/// View of the output tensor (batch, seq_q, heads_q, head_dim of v). Every kernel writes float32;
+/// the CUDA kernels also float16 and bfloat16: the float32 result rounded to nearest, ties to even,
+/// past the largest value to infinity.
 struct OutputTensor {
   void* data = nullptr;
   DataType dtype = DataType::float32;
@@ -143,6 +145,13 @@ struct OutputTensor {
   /// Strided float32 output. Distinct entries must not share memory.
   constexpr OutputTensor(float* tensor, const Shape& extents, const Strides& steps) noexcept
       : data(tensor), shape(extents), strides(steps) {}
+  /// Contiguous output of any type.
+  constexpr OutputTensor(void* tensor, DataType type, const Shape& extents) noexcept
+      : OutputTensor(tensor, type, extents, contiguous_strides(extents)) {}
+  /// Strided output of any type. Distinct entries must not share memory.
+  constexpr OutputTensor(void* tensor, DataType type, const Shape& extents,
+                         const Strides& steps) noexcept
+      : data(tensor), dtype(type), shape(extents), strides(steps) {}
 };
 
 }  // namespace qattn

@@ -29,6 +29,11 @@ void check_type(const Array& array, bool right, const char* allowed) {
   }
 }
 
+bool is_floating(const Array& array) {
+  return array.has_type(dlpack::kFloat, 32) || array.has_type(dlpack::kFloat, 16) ||
+         array.has_type(dlpack::kBfloat, 16);
+}
+
 void check_rank(const Array& array, int ndim, const char* allowed) {
   if (array.ndim() != ndim) {
     refuse_value(std::string(array.name()) + " has shape " + array.shape_text() +
@@ -132,10 +137,7 @@ void require_tensor(Array& array, Elements elements) {
   if (elements == Elements::int8) {
     check_type(array, array.has_type(dlpack::kInt, 8), "int8");
   } else {
-    check_type(array,
-               array.has_type(dlpack::kFloat, 32) || array.has_type(dlpack::kFloat, 16) ||
-                   array.has_type(dlpack::kBfloat, 16),
-               "float32, float16, bfloat16");
+    check_type(array, is_floating(array), "float32, float16, bfloat16");
   }
   check_rank(array, 4, "(batch, seq, heads, head_dim)");
   if (!has_library_layout(array)) array.make_compact();
@@ -152,7 +154,7 @@ void require_same_place(const Array& array, const Array& reference) {
 
 void require_output(const Array& array, const std::int64_t* shape, int ndim) {
   check_device_type(array);
-  check_type(array, array.has_type(dlpack::kFloat, 32), "float32");
+  check_type(array, is_floating(array), "float32, float16, bfloat16");
   bool same = array.ndim() == ndim;
   std::string wanted;
   for (int i = 0; i < ndim; ++i) {
@@ -223,6 +225,23 @@ int parse_threads(nb::handle threads) {
                  " (allowed: 0 for the default, or a positive number)");
   }
   return static_cast<int>(value);
+}
+
+OutputType parse_out_dtype(nb::handle object) {
+  constexpr OutputType kTypes[] = {{DataType::float32, "float32"},
+                                   {DataType::float16, "float16"},
+                                   {DataType::bfloat16, "bfloat16"}};
+  if (object.is_none()) return kTypes[0];
+  // "float16", numpy.dtype("float16"), torch.float16; numpy.float16 is a type.
+  const nb::str owner(PyType_Check(object.ptr()) ? nb::object(object.attr("__name__"))
+                                                 : nb::borrow(object));
+  std::string_view text(owner.c_str());
+  if (text.substr(0, 6) == "torch.") text.remove_prefix(6);
+  for (const OutputType& type : kTypes) {
+    if (text == type.name) return type;
+  }
+  refuse_value("out_dtype is " + repr_text(object) +
+               " (allowed: None, 'float32', 'float16', 'bfloat16')");
 }
 
 Options parse_options(const OptionArguments& arguments) {

@@ -19,7 +19,7 @@ enum class Elements { int8, floating };
 void require_tensor(Array& array, Elements elements);
 /// `array` must lie where `reference` does.
 void require_same_place(const Array& array, const Array& reference);
-/// A float32 output of exactly this shape, writable in place.
+/// An output of exactly this shape, float32, float16 or bfloat16, writable in place.
 void require_output(const Array& array, const std::int64_t* shape, int ndim);
 
 Shape shape_of(const Array& array);
@@ -28,6 +28,13 @@ Strides strides_of(const Array& array);
 /// None: where the data lies, on the framework's current stream. "cpu", "cuda", "cuda:N" or "best".
 Device parse_device(nanobind::handle device, const Array& data);
 int parse_threads(nanobind::handle threads);
+/// An output's element type; its name is of static storage.
+struct OutputType {
+  DataType dtype;
+  const char* name;
+};
+/// None: float32. A name, or what a framework calls the type.
+OutputType parse_out_dtype(nanobind::handle object);
 bool parse_bool(const char* name, nanobind::handle object);
 
 /// What every call shares; the options as Python objects.

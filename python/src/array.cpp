@@ -86,9 +86,20 @@ void Array::view_exchange() {
 }
 
 void Array::view_buffer() {
+  bool is_bfloat16 = false;
   if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
     buffer_.obj = nullptr;
-    refuse_type(std::string(name_) + " cannot be read as a buffer: " + take_python_error());
+    const std::string reason = take_python_error();
+    is_bfloat16 = type_.framework == Framework::numpy && dtype_text() == "bfloat16";
+    if (!is_bfloat16) {
+      refuse_type(std::string(name_) + " cannot be read as a buffer: " + reason);
+    }
+    // NumPy exports no buffer of the type that ml_dtypes adds to it, but one of its bits.
+    const nb::object bits = object_.attr("view")("uint16");
+    if (PyObject_GetBuffer(bits.ptr(), &buffer_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+      buffer_.obj = nullptr;
+      nb::raise_python_error();
+    }
   }
   writable_ = buffer_.readonly == 0;
   bool swapped = false;
@@ -97,6 +108,7 @@ void Array::view_buffer() {
   tensor_.device = {dlpack::kCpu, 0};
   tensor_.ndim = buffer_.ndim;
   tensor_.dtype = buffer_type(buffer_, &swapped);
+  if (is_bfloat16) tensor_.dtype.code = dlpack::kBfloat;
   regular_ = !swapped && buffer_.itemsize > 0 &&
              reinterpret_cast<std::uintptr_t>(buffer_.buf) %
                      static_cast<std::uintptr_t>(buffer_.itemsize) ==

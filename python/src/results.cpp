@@ -54,6 +54,10 @@ nb::object make_array(const Array& like, const char* dtype, const std::int64_t* 
       return make_torch(like, dtype, shape, ndim);
     case Framework::numpy:
     case Framework::jax: {
+      if (std::string_view(dtype) == "bfloat16") {
+        static const nb::handle empty_bfloat16 = helper("empty_bfloat16");
+        return empty_bfloat16(shape_tuple(shape, ndim));
+      }
       static const nb::handle empty = python_function("numpy", "empty");
       return empty(shape_tuple(shape, ndim), dtype);
     }
@@ -68,16 +72,23 @@ nb::object make_array(const Array& like, const char* dtype, const std::int64_t* 
   return empty(like.object(), shape_tuple(shape, ndim), dtype);
 }
 
+nb::dlpack::dtype element_type(std::string_view dtype) {
+  if (dtype == "int8") return {static_cast<std::uint8_t>(dlpack::kInt), 8, 1};
+  if (dtype == "float32") return {static_cast<std::uint8_t>(dlpack::kFloat), 32, 1};
+  const bool is_bfloat16 = dtype == "bfloat16";
+  return {static_cast<std::uint8_t>(is_bfloat16 ? dlpack::kBfloat : dlpack::kFloat), 16, 1};
+}
+
 // A DLPack capsule of a tensor on a CUDA device that owns its memory.
-template <typename T>
-nb::object dlpack_capsule(Buffer<std::byte> memory, const std::int64_t* shape, int ndim) {
+nb::object dlpack_capsule(Buffer<std::byte> memory, nb::dlpack::dtype dtype,
+                          const std::int64_t* shape, int ndim) {
   std::size_t extents[kMaxDims] = {};
   std::copy_n(shape, ndim, extents);
   auto* owned = new Buffer<std::byte>(std::move(memory));
   const nb::capsule owner(owned,
                           [](void* p) noexcept { delete static_cast<Buffer<std::byte>*>(p); });
-  return nb::cast(nb::ndarray<T, nb::device::cuda>(
-      owned->data(), static_cast<std::size_t>(ndim), extents, owner, nullptr, nb::dtype<T>(),
+  return nb::cast(nb::ndarray<nb::device::cuda>(
+      owned->data(), static_cast<std::size_t>(ndim), extents, owner, nullptr, dtype,
       nb::device::cuda::value, owned->device().ordinal()));
 }
 
@@ -93,13 +104,10 @@ Result::Result(nb::handle given, const Array& like, const std::int64_t* shape, i
 }
 
 Result::Result(const Array& like, const char* dtype, const std::int64_t* shape, int ndim)
-    : framework_(like.framework()),
-      like_(nb::borrow(like.object())),
-      ndim_(ndim),
-      is_int8_(std::string_view(dtype) == "int8") {
+    : framework_(like.framework()), like_(nb::borrow(like.object())), ndim_(ndim), dtype_(dtype) {
   std::copy_n(shape, ndim, shape_);
   if (framework_ == Framework::jax && like.on_cuda()) {
-    const std::int64_t bytes = count(shape, ndim) * (is_int8_ ? 1 : 4);
+    const std::int64_t bytes = count(shape, ndim) * (element_type(dtype).bits / 8);
     memory_ = {Device::cuda(like.ordinal()), static_cast<std::size_t>(bytes)};
     data_ = memory_.data();
   } else {
@@ -126,9 +134,8 @@ nb::object Result::finish_jax(const Device& device) {
     detail::copy_to_host(device, &last, memory_.data(), 1);
   }
   const int ordinal = memory_.device().ordinal();
-  const nb::object capsule = is_int8_
-                                 ? dlpack_capsule<std::int8_t>(std::move(memory_), shape_, ndim_)
-                                 : dlpack_capsule<float>(std::move(memory_), shape_, ndim_);
+  const nb::object capsule =
+      dlpack_capsule(std::move(memory_), element_type(dtype_), shape_, ndim_);
   static const nb::handle import_jax = helper("import_jax");
   return import_jax(capsule, ordinal);
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "array.hpp"
 #include "qattn/buffer.hpp"
@@ -17,12 +18,14 @@ namespace qattn::python {
 /// One result of a call: memory to write before the call, an array for the caller after it.
 class Result {
  public:
-  /// An output that the caller brought; refused unless it is a float32 array of this shape.
+  /// An output that the caller brought; refused unless it is a float array of this shape.
   Result(nanobind::handle given, const Array& like, const std::int64_t* shape, int ndim);
-  /// A new array of the framework of `like`, on its device.
+  /// A new array of the framework of `like`, on its device; `dtype` of static storage.
   Result(const Array& like, const char* dtype, const std::int64_t* shape, int ndim);
 
   void* data() const noexcept { return data_; }
+  /// The array that the caller brought.
+  const Array& array() const noexcept { return *view_; }
   /// Of a result with 4 dimensions.
   Strides strides() const noexcept { return strides_; }
   /// The array for the caller, once the work on `device` has been put on its stream.
@@ -38,7 +41,7 @@ class Result {
   Buffer<std::byte> memory_;   // of a JAX array to be on a CUDA device; JAX has no writable arrays
   std::int64_t shape_[kMaxDims] = {};
   int ndim_;
-  bool is_int8_ = false;
+  std::string_view dtype_;
   void* data_ = nullptr;
   Strides strides_;
 };

@@ -58,13 +58,6 @@ ExtraSet input_extras(const Int8Tensor& tensor) {
   return extras;
 }
 
-ExtraSet merge(ExtraSet a, ExtraSet b) {
-  for (int i = 0; i < kExtraCount; ++i) {
-    if (b.has(static_cast<Extra>(i))) a = a.with(static_cast<Extra>(i));
-  }
-  return a;
-}
-
 ExtraSet option_extras(const Options& options, const OutputTensor& out) {
   ExtraSet extras;
   switch (options.mask.kind) {
@@ -91,29 +84,31 @@ ExtraSet option_extras(const Options& options, const OutputTensor& out) {
 }
 
 // A value of an enumeration that is none of its names, as a cast or another language can make it.
+// `argument` and `field` together name it.
 template <typename Enum>
-void refuse_unknown(const std::string& argument, Enum value, Enum last) {
+void refuse_unknown(const char* argument, const char* field, Enum value, Enum last) {
   if (static_cast<int>(value) > static_cast<int>(last)) {
-    refuse(argument + " is " + std::to_string(static_cast<int>(value)) +
+    refuse(std::string(argument) + field + " is " + std::to_string(static_cast<int>(value)) +
            " (allowed: the values of its enumeration)");
   }
 }
 
-void check_input(const std::string& name, const Int8Tensor& tensor) {
+void check_input(const char* name, const Int8Tensor& tensor) {
   if (tensor.dtype != DataType::int8 && tensor.dtype != DataType::uint8) {
-    refuse(name + ".dtype is " + std::to_string(static_cast<int>(tensor.dtype)) +
+    refuse(std::string(name) + ".dtype is " + std::to_string(static_cast<int>(tensor.dtype)) +
            " (allowed: int8, uint8)");
   }
-  refuse_unknown(name + ".scale.granularity", tensor.scale.granularity,
+  refuse_unknown(name, ".scale.granularity", tensor.scale.granularity,
                  Scale::Granularity::per_channel);
-  refuse_unknown(name + ".layout.kind", tensor.layout.kind, SequenceLayout::Kind::paged);
+  refuse_unknown(name, ".layout.kind", tensor.layout.kind, SequenceLayout::Kind::paged);
   if (tensor.dtype == DataType::int8 && tensor.zero_point != nullptr) {
-    refuse(name + ".zero_point is set with dtype int8 (allowed: null; zero points are for uint8)");
+    refuse(std::string(name) +
+           ".zero_point is set with dtype int8 (allowed: null; zero points are for uint8)");
   }
 }
 
 void check_output_type(const OutputTensor& out) {
-  refuse_unknown("out.dtype", out.dtype, DataType::bfloat16);
+  refuse_unknown("out", ".dtype", out.dtype, DataType::bfloat16);
   if (out.dtype == DataType::uint8) {
     refuse("out.dtype is uint8 (allowed: float32, float16, bfloat16, int8)");
   }
@@ -154,7 +149,7 @@ void check_shapes(const Shape& q, const Shape& k, const Shape& v, const Shape& o
 }
 
 void check_options(const Options& options) {
-  refuse_unknown("options.mask.kind", options.mask.kind, Mask::Kind::additive);
+  refuse_unknown("options", ".mask.kind", options.mask.kind, Mask::Kind::additive);
   if (options.softmax_scale && !std::isfinite(*options.softmax_scale)) {
     refuse("options.softmax_scale is " + std::to_string(*options.softmax_scale) +
            " (allowed: finite values)");
@@ -194,9 +189,10 @@ double default_softmax_scale(std::int64_t head_dim) {
 
 constexpr std::int64_t kFloatBytes = 4;
 
-void require_float_alignment(const char* name, const void* pointer) {
-  if (reinterpret_cast<std::uintptr_t>(pointer) % kFloatBytes != 0) {
-    refuse(std::string(name) + " is not 4-byte aligned (allowed: addresses that a float may have)");
+void require_alignment(const char* name, const void* pointer, std::int64_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(bytes) != 0) {
+    refuse(std::string(name) + " is not " + std::to_string(bytes) +
+           "-byte aligned (allowed: addresses that its elements may have)");
   }
 }
 
@@ -212,11 +208,11 @@ void check_pointers(const Problem& p, const Int8Tensor& q, const Int8Tensor& k, 
     require_pointer("k.scale.data", k.scale.data);
     require_pointer("v.scale.data", v.scale.data);
   }
-  require_float_alignment("out.data", p.out.data);
-  require_float_alignment("options.lse", p.lse);
-  require_float_alignment("q.scale.data", q.scale.data);
-  require_float_alignment("k.scale.data", k.scale.data);
-  require_float_alignment("v.scale.data", v.scale.data);
+  require_alignment("out.data", p.out.data, element_bytes(p.out.dtype));
+  require_alignment("options.lse", p.lse, kFloatBytes);
+  require_alignment("q.scale.data", q.scale.data, kFloatBytes);
+  require_alignment("k.scale.data", k.scale.data, kFloatBytes);
+  require_alignment("v.scale.data", v.scale.data, kFloatBytes);
   for (std::size_t written = 0; written < 3; ++written) {  // out, lse, workspace come first
     for (std::size_t other = written + 1; other < ranges.size(); ++other) {
       if (overlap(ranges[written], ranges[other])) {
@@ -253,8 +249,8 @@ Problem make_problem(const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor&
   refuse_unused(options.mask);
 
   Problem p;
-  p.extras = merge(merge(input_extras(q), input_extras(k)),
-                   merge(input_extras(v), option_extras(options, out)));
+  p.extras =
+      input_extras(q).with(input_extras(k)).with(input_extras(v)).with(option_extras(options, out));
   const bool dense = !p.extras.has(Extra::packed_layout) && !p.extras.has(Extra::paged_layout);
   if (!dense) return p;  // refused by every kernel so far; the dense rules below do not apply to it
 
@@ -278,20 +274,21 @@ Problem make_problem(const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor&
   const Strides q_strides = normalise_strides("q", q.shape, q.strides, 1, &q_span);
   const Strides k_strides = normalise_strides("k", k.shape, k.strides, 1, &k_span);
   const Strides v_strides = normalise_strides("v", v.shape, v.strides, 1, &v_span);
+  const std::int64_t out_bytes = element_bytes(out.dtype);
   const Strides out_strides =
-      normalise_strides("out", out.shape, out.strides, kFloatBytes, &out_span);
+      normalise_strides("out", out.shape, out.strides, out_bytes, &out_span);
   if (!p.empty()) check_output_strides("out", out.shape, out_strides);
 
   p.q = {static_cast<const std::int8_t*>(q.data), q_strides, q.scale.data};
   p.k = {static_cast<const std::int8_t*>(k.data), k_strides, k.scale.data};
   p.v = {static_cast<const std::int8_t*>(v.data), v_strides, v.scale.data};
-  p.out = {static_cast<float*>(out.data), out_strides};
+  p.out = {out.data, out_strides, out.dtype};
   p.lse = options.lse;
   if (follow_pointers) {
     const std::int64_t lse_bytes =
         p.lse == nullptr ? 0 : p.batch * p.heads_q * p.seq_q * kFloatBytes;
     check_pointers(p, q, k, v,
-                   {{{"out", out.data, out_span * kFloatBytes},
+                   {{{"out", out.data, out_span * out_bytes},
                      {"options.lse", p.lse, lse_bytes},
                      {"options.workspace", options.workspace,
                       static_cast<std::int64_t>(options.workspace_bytes)},

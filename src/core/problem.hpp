@@ -41,6 +41,11 @@ class ExtraSet {
     result.bits_ |= std::uint32_t{1} << static_cast<int>(extra);
     return result;
   }
+  constexpr ExtraSet with(ExtraSet others) const noexcept {
+    ExtraSet result = *this;
+    result.bits_ |= others.bits_;
+    return result;
+  }
   constexpr bool has(Extra extra) const noexcept {
     return (bits_ >> static_cast<int>(extra) & 1U) != 0;
   }
@@ -70,11 +75,15 @@ struct InputRef {
 
 /// The output tensor; strides as in InputRef.
 struct OutputRef {
-  float* data = nullptr;
+  void* data = nullptr;
   Strides strides;
+  DataType dtype = DataType::float32;  // another one is an extra that the kernel implements
 
-  float* row(std::int64_t batch, std::int64_t token, std::int64_t head) const noexcept {
-    return data + batch * strides.batch + token * strides.seq + head * strides.heads;
+  /// Of an output whose elements are T: float, or what holds the bits of a 16-bit type.
+  template <typename T = float>
+  T* row(std::int64_t batch, std::int64_t token, std::int64_t head) const noexcept {
+    return static_cast<T*>(data) + batch * strides.batch + token * strides.seq +
+           head * strides.heads;
   }
 };
 

@@ -1,18 +1,19 @@
 #include "core/unused.hpp"
 
 #include <limits>
-#include <utility>
+#include <string>
 
 #include "core/view.hpp"
 
 namespace qattn::core {
 namespace {
 
-// Refuses fields of one argument: "NAME.FIELD is 3 with KIND (allowed: ...)". Texts are put
-// together when something is refused: every call of the API comes by here.
+// Refuses fields of a part of an argument: "ARGUMENT.PART.FIELD is 3 with KIND (allowed: ...)".
+// Texts are put together when something is refused: every call of the API comes by here.
 class Unused {
  public:
-  Unused(std::string name, const char* kind) : name_(std::move(name)), kind_(kind) {}
+  Unused(const char* argument, const char* part, const char* kind)
+      : argument_(argument), part_(part), kind_(kind) {}
 
   void number(const char* field, std::int64_t value, const char* allowed = "0") const {
     if (value != 0) refuse_field(field, std::to_string(value), allowed);
@@ -22,12 +23,13 @@ class Unused {
   }
   [[noreturn]] void refuse_field(const char* field, const std::string& value,
                                  const std::string& allowed) const {
-    refuse(name_ + "." + field + " is " + value + " with " + kind_ +
+    refuse(std::string(argument_) + part_ + "." + field + " is " + value + " with " + kind_ +
            ", which does not read it (allowed: " + allowed + ")");
   }
 
  private:
-  std::string name_;
+  const char* argument_;
+  const char* part_;  // of the argument, together with a dot; may be empty
   const char* kind_;
 };
 
@@ -54,7 +56,7 @@ bool excludes_nothing(std::int64_t bound) {
 }  // namespace
 
 void refuse_unused(const Mask& mask) {
-  const Unused unused("options.mask", kind_text(mask.kind));
+  const Unused unused("options", ".mask", kind_text(mask.kind));
   if (mask.kind != Mask::Kind::window) {
     if (!excludes_nothing(mask.window_left)) {
       unused.refuse_field("window_left", std::to_string(mask.window_left), "Mask::kUnlimited");
@@ -70,19 +72,20 @@ void refuse_unused(const Mask& mask) {
   unused.number("query_stride", mask.query_stride);
 }
 
-void refuse_unused_block(const std::string& name, Scale::Granularity granularity,
+void refuse_unused_block(const char* name, const char* field, Scale::Granularity granularity,
                          std::int64_t block_tokens) {
   if (granularity == Scale::Granularity::per_block) return;
-  Unused(name, "a granularity other than per_block").number("block_tokens", block_tokens);
+  Unused(name, field, "a granularity other than per_block").number("block_tokens", block_tokens);
 }
 
-void refuse_unused(const std::string& name, const Int8Tensor& tensor) {
-  refuse_unused_block(name + ".scale", tensor.scale.granularity, tensor.scale.block_tokens);
+void refuse_unused(const char* name, const Int8Tensor& tensor) {
+  refuse_unused_block(name, ".scale", tensor.scale.granularity, tensor.scale.block_tokens);
   using Kind = SequenceLayout::Kind;
   const SequenceLayout& layout = tensor.layout;
-  const Unused unused(name + ".layout", layout.kind == Kind::dense    ? "layout kind dense"
-                                        : layout.kind == Kind::packed ? "layout kind packed"
-                                                                      : "layout kind paged");
+  const Unused unused(name, ".layout",
+                      layout.kind == Kind::dense    ? "layout kind dense"
+                      : layout.kind == Kind::packed ? "layout kind packed"
+                                                    : "layout kind paged");
   if (layout.kind == Kind::dense) unused.number("sequences", layout.sequences);
   if (layout.kind != Kind::packed) unused.pointer("offsets", layout.offsets);
   if (layout.kind != Kind::paged) {
@@ -94,12 +97,13 @@ void refuse_unused(const std::string& name, const Int8Tensor& tensor) {
 
 void refuse_unused(const OutputTensor& out) {
   if (out.dtype == DataType::int8) {
-    refuse_unused_block("out.scale", out.scale.granularity, out.scale.block_tokens);
+    refuse_unused_block("out", ".scale", out.scale.granularity, out.scale.block_tokens);
     return;
   }
-  const Unused unused("out.scale", out.dtype == DataType::float32   ? "dtype float32"
-                                   : out.dtype == DataType::float16 ? "dtype float16"
-                                                                    : "dtype bfloat16");
+  const Unused unused("out", ".scale",
+                      out.dtype == DataType::float32   ? "dtype float32"
+                      : out.dtype == DataType::float16 ? "dtype float16"
+                                                       : "dtype bfloat16");
   unused.pointer("data", out.scale.data);
   unused.number("block_tokens", out.scale.block_tokens);
 }

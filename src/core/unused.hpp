@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "qattn/mask.hpp"
 #include "qattn/tensor.hpp"
@@ -12,10 +11,10 @@ namespace qattn::core {
 
 /// Each throws Error(invalid_argument) with the name of the first such field that is set.
 void refuse_unused(const Mask& mask);
-void refuse_unused(const std::string& name, const Int8Tensor& tensor);
+void refuse_unused(const char* name, const Int8Tensor& tensor);
 void refuse_unused(const OutputTensor& out);
-/// `granularity` and `block_tokens` of the argument called `name`.
-void refuse_unused_block(const std::string& name, Scale::Granularity granularity,
+/// `granularity` and `block_tokens` of the argument that `name` and `field` together name.
+void refuse_unused_block(const char* name, const char* field, Scale::Granularity granularity,
                          std::int64_t block_tokens);
 
 }  // namespace qattn::core

@@ -38,15 +38,16 @@ std::string to_text(const Shape& s) {
   return text + ")";
 }
 
-void check_extents(const std::string& name, const Shape& shape) {
+void check_extents(const char* name, const Shape& shape) {
   for (const std::int64_t extent : {shape.batch, shape.seq, shape.heads, shape.head_dim}) {
     if (extent < 0 || extent > kMaxExtent) {
-      refuse(name + ".shape is " + to_text(shape) + " (allowed: extents from 0 to 2147483647)");
+      refuse(std::string(name) + ".shape is " + to_text(shape) +
+             " (allowed: extents from 0 to 2147483647)");
     }
   }
 }
 
-Strides normalise_strides(const std::string& name, const Shape& shape, const Strides& strides,
+Strides normalise_strides(const char* name, const Shape& shape, const Strides& strides,
                           std::int64_t element_bytes, std::int64_t* span) {
   std::array<Dimension, 3> dimensions = dimensions_of(shape, strides);
   std::int64_t inner = shape.head_dim;  // elements spanned by the dimensions inside this one
@@ -57,7 +58,7 @@ Strides normalise_strides(const std::string& name, const Shape& shape, const Str
       continue;
     }
     if (d.stride <= 0) {
-      refuse(name + ".strides." + d.name + " is " + std::to_string(d.stride) +
+      refuse(std::string(name) + ".strides." + d.name + " is " + std::to_string(d.stride) +
              " for a dimension of " + std::to_string(d.extent) +
              " entries (allowed: positive strides; a product of extents must fit 63 bits)");
     }
@@ -65,8 +66,8 @@ Strides normalise_strides(const std::string& name, const Shape& shape, const Str
     if (__builtin_mul_overflow(d.stride, d.extent - 1, &reach) ||
         __builtin_add_overflow(inner, reach, &inner) ||
         inner > std::numeric_limits<std::int64_t>::max() / element_bytes) {
-      refuse(name + ".strides." + d.name + " is " + std::to_string(d.stride) + " for " +
-             std::to_string(d.extent) +
+      refuse(std::string(name) + ".strides." + d.name + " is " + std::to_string(d.stride) +
+             " for " + std::to_string(d.extent) +
              " entries (allowed: a tensor that spans less than 2^63 bytes)");
     }
   }
@@ -75,7 +76,7 @@ Strides normalise_strides(const std::string& name, const Shape& shape, const Str
 }
 
 // Sorted by stride, each dimension must step over everything inside it.
-void check_output_strides(const std::string& name, const Shape& shape, const Strides& strides) {
+void check_output_strides(const char* name, const Shape& shape, const Strides& strides) {
   std::array<Dimension, 3> dimensions = dimensions_of(shape, strides);
   std::sort(dimensions.begin(), dimensions.end(), [](const Dimension& a, const Dimension& b) {
     return a.stride != b.stride ? a.stride < b.stride : a.extent < b.extent;
@@ -84,7 +85,7 @@ void check_output_strides(const std::string& name, const Shape& shape, const Str
   for (const Dimension& d : dimensions) {
     if (d.extent <= 1) continue;
     if (d.stride < inner) {
-      refuse(name + ".strides." + d.name + " is " + std::to_string(d.stride) +
+      refuse(std::string(name) + ".strides." + d.name + " is " + std::to_string(d.stride) +
              " (allowed: at least " + std::to_string(inner) +
              ", so that no two entries share memory)");
     }

@@ -1,13 +1,12 @@
 // CUDA devices of this machine, looked at through the driver once per process.
 #include "cuda/device.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
 
 #include <cuda_runtime_api.h>
 
 #include "cuda/driver_api.hpp"
+#include "cuda/process_mark.hpp"
 #include "cuda/properties.hpp"
 
 // The architectures that cuda/sm80 is compiled for, from its row of the kernel table.
@@ -22,8 +21,9 @@ struct Machine {
   Status status;
   std::vector<CudaDeviceInfo> devices;
   std::vector<DeviceProperties> properties;
+  std::vector<core::FeatureSet> features;
   std::vector<std::string> unusable;  // why each device cannot be used; empty if it can
-  pid_t process = 0;
+  ProcessMark process;
 };
 
 std::string version_text(int version) {
@@ -75,6 +75,7 @@ void add_device(Machine& machine, const DriverApi& driver, int ordinal) {
   info.ordinal = ordinal;
   CUdevice device = 0;
   if (driver.device_get(&device, ordinal) == CUDA_SUCCESS) {
+    properties.handle = device;
     char name[256] = {};
     if (driver.device_get_name(name, sizeof name - 1, device) == CUDA_SUCCESS) info.name = name;
     driver.device_total_mem(&info.memory_bytes, device);
@@ -83,21 +84,26 @@ void add_device(Machine& machine, const DriverApi& driver, int ordinal) {
     info.multiprocessors = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     properties.capability = 10 * info.capability_major + info.capability_minor;
     properties.l2_bytes = attribute(driver, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+    properties.multiprocessors = info.multiprocessors;
+    properties.block_shared_bytes =
+        attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   }
+  core::FeatureSet features;
+  if (sm80_runs_on(properties.capability)) features = features.with(core::Feature::cuda_sm80);
+  if (properties.capability == 90) features = features.with(core::Feature::cuda_sm90a);
+  machine.features.push_back(features);
   machine.unusable.push_back(unusable_text(info, properties.capability));
   machine.devices.push_back(info);
   machine.properties.push_back(properties);
 }
 
-Machine look() {
-  Machine machine;
-  machine.process = getpid();
+void look(Machine& machine) {
   Status& status = machine.status;
   status.runtime_version = CUDART_VERSION;
   const DriverApi* driver = load_driver();
   if (driver == nullptr) {
     status.reason = "no CUDA driver is installed (libcuda.so.1 was not found or is too old)";
-    return machine;
+    return;
   }
   driver->driver_get_version(&status.driver_version);
   // A driver serves every runtime of its own major version and older ones.
@@ -105,27 +111,30 @@ Machine look() {
     status.reason = "the CUDA driver is too old: it supports CUDA " +
                     version_text(status.driver_version) + ", this build needs CUDA " +
                     std::to_string(CUDART_VERSION / 1000) + ".0 or later";
-    return machine;
+    return;
   }
   const CUresult result = driver->init(0);
   if (result != CUDA_SUCCESS) {
     status.reason = init_failure_text(*driver, result);
-    return machine;
+    return;
   }
   int count = 0;
   if (driver->device_get_count(&count) != CUDA_SUCCESS || count == 0) {
     status.reason = no_device_text();
-    return machine;
+    return;
   }
   for (int ordinal = 0; ordinal < count; ++ordinal) add_device(machine, *driver, ordinal);
   status.device_count = count;
-  return machine;
 }
 
 // Never destroyed: it is asked by whatever runs at exit.
 const Machine& machine() {
-  static const Machine& seen = *new Machine(look());
-  if (seen.status.device_count == 0 || seen.process == getpid()) return seen;
+  static const Machine& seen = *[] {
+    auto* machine = new Machine;
+    look(*machine);
+    return machine;
+  }();
+  if (seen.status.device_count == 0 || seen.process.is_here()) return seen;
   // CUDA does not survive a fork.
   static const Machine& forked = *[] {
     auto* child = new Machine;
@@ -147,13 +156,9 @@ bool exists(const Machine& machine, int ordinal) noexcept {
 const Status& status() { return machine().status; }
 
 core::FeatureSet features(int ordinal) {
-  core::FeatureSet features;
   const Machine& here = machine();
-  if (!exists(here, ordinal)) return features;
-  const int capability = here.properties[static_cast<std::size_t>(ordinal)].capability;
-  if (sm80_runs_on(capability)) features = features.with(core::Feature::cuda_sm80);
-  if (capability == 90) features = features.with(core::Feature::cuda_sm90a);
-  return features;
+  return exists(here, ordinal) ? here.features[static_cast<std::size_t>(ordinal)]
+                               : core::FeatureSet{};
 }
 
 std::string unusable_reason(int ordinal) {
@@ -168,10 +173,16 @@ std::string unusable_reason(int ordinal) {
 
 std::vector<CudaDeviceInfo> devices() { return machine().devices; }
 
-DeviceProperties properties(int ordinal) {
+bool is_usable(int ordinal) {
   const Machine& here = machine();
-  return exists(here, ordinal) ? here.properties[static_cast<std::size_t>(ordinal)]
-                               : DeviceProperties{};
+  return here.status.reason.empty() && exists(here, ordinal) &&
+         here.unusable[static_cast<std::size_t>(ordinal)].empty();
+}
+
+const DeviceProperties& properties(int ordinal) {
+  static constexpr DeviceProperties kNone;
+  const Machine& here = machine();
+  return exists(here, ordinal) ? here.properties[static_cast<std::size_t>(ordinal)] : kNone;
 }
 
 }  // namespace qattn::cuda

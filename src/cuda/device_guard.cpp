@@ -6,6 +6,7 @@
 
 #include "cuda/device.hpp"
 #include "cuda/driver_api.hpp"
+#include "cuda/properties.hpp"
 #include "qattn/error.hpp"
 
 namespace qattn::cuda {
@@ -29,10 +30,8 @@ CUcontext primary_context(const DriverApi& driver, int ordinal) {
   if (index < kCachedDevices) {
     if (CUcontext context = primary_contexts[index].load(std::memory_order_acquire)) return context;
   }
-  CUdevice device = 0;
-  check(driver, driver.device_get(&device, ordinal), "finding the CUDA device");
   CUcontext context = nullptr;
-  check(driver, driver.device_primary_ctx_retain(&context, device),
+  check(driver, driver.device_primary_ctx_retain(&context, properties(ordinal).handle),
         "creating a context on the CUDA device");
   if (index < kCachedDevices) primary_contexts[index].store(context, std::memory_order_release);
   return context;
@@ -41,20 +40,17 @@ CUcontext primary_context(const DriverApi& driver, int ordinal) {
 }  // namespace
 
 DeviceGuard::DeviceGuard(int ordinal) {
-  const std::string reason = unusable_reason(ordinal);
-  if (!reason.empty()) {
-    throw Error(ErrorCode::device_unavailable,
-                "device cuda:" + std::to_string(ordinal) + " cannot be used: " + reason);
+  if (!is_usable(ordinal)) {
+    throw Error(ErrorCode::device_unavailable, "device cuda:" + std::to_string(ordinal) +
+                                                   " cannot be used: " + unusable_reason(ordinal));
   }
   const DriverApi& driver = *driver_if_loaded();  // a usable device has one
   CUcontext current = nullptr;
   check(driver, driver.ctx_get_current(&current), "looking up the current CUDA context");
   if (current != nullptr) {
     CUdevice current_device = 0;
-    CUdevice device = 0;
     check(driver, driver.ctx_get_device(&current_device), "looking up the current CUDA device");
-    check(driver, driver.device_get(&device, ordinal), "finding the CUDA device");
-    if (current_device == device) return;
+    if (current_device == properties(ordinal).handle) return;
   }
   check(driver, driver.ctx_push_current(primary_context(driver, ordinal)),
         "making the CUDA device current");

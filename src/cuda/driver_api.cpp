@@ -36,6 +36,7 @@ bool resolve_all(void* library, DriverApi& api) noexcept {
          resolve(library, "cuCtxPushCurrent_v2", api.ctx_push_current) &&
          resolve(library, "cuCtxPopCurrent_v2", api.ctx_pop_current) &&
          resolve(library, "cuPointerGetAttributes", api.pointer_get_attributes) &&
+         resolve(library, "cuTensorMapEncodeTiled", api.tensor_map_encode_tiled) &&
          resolve(library, "cuGetErrorString", api.get_error_string);
 }
 

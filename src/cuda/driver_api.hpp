@@ -22,6 +22,7 @@ struct DriverApi {
   decltype(&cuCtxPushCurrent) ctx_push_current = nullptr;
   decltype(&cuCtxPopCurrent) ctx_pop_current = nullptr;
   decltype(&cuPointerGetAttributes) pointer_get_attributes = nullptr;
+  decltype(&cuTensorMapEncodeTiled) tensor_map_encode_tiled = nullptr;
   decltype(&cuGetErrorString) get_error_string = nullptr;
 };
 

@@ -9,10 +9,16 @@ namespace qattn::cuda {
 struct DeviceProperties {
   int capability = 0;  // 10 * major + minor
   int l2_bytes = 0;
+  int multiprocessors = 0;
+  int block_shared_bytes = 0;  // at most, when asked for
+  int handle = 0;              // CUdevice
 };
 
-/// Of a device that exists.
-DeviceProperties properties(int ordinal);
+/// Whether a device can be used; unusable_reason() says why not.
+bool is_usable(int ordinal);
+
+/// Of a device; zeros for one that does not exist.
+const DeviceProperties& properties(int ordinal);
 
 /// Whether code built for `architectures` ("80-real;90-real;80-virtual", CMake's notation;
 /// separated by ';', ',' or spaces) runs on a device of `capability`: machine code of its own major

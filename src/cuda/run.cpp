@@ -10,7 +10,7 @@ void run(const core::Problem& problem, const core::RunContext& context, Launcher
   const int ordinal = context.device.ordinal();
   const DeviceGuard guard(ordinal);
   const LaunchTarget target = {ordinal, static_cast<cudaStream_t>(context.device.stream()),
-                               context.workspace, context.workspace_bytes};
+                               context.workspace, context.workspace_bytes, context.threads};
   if (context.host_memory) {
     run_staged(problem, target, launch);
   } else {

@@ -15,6 +15,7 @@ struct LaunchTarget {
   cudaStream_t stream = nullptr;
   void* workspace = nullptr;  // in device memory, 256-byte aligned; null where the caller gave none
   std::size_t workspace_bytes = 0;
+  int threads = 0;  // of the processor, at most; 0: the library's choice
 };
 
 /// Launches a kernel on a problem whose tensors the device can address. Throws Error.

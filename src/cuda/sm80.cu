@@ -1,20 +1,20 @@
 // cuda/sm80: attention on the INT8 tensor cores of capability 8.0 and later (mma.sync, cp.async).
 //
-// A block computes 64 rows, each of its warps 16, over all keys that they see (the loop order of
+// Each warp of a block computes 16 rows over all keys that they see (the loop order of
 // FlashAttention-2, Dao 2023). Keys are taken in groups of 128 from key 0; the probabilities of a
 // group are quantised against the group's own maximum, multiplied with V in integers, and drained
 // into float32 accumulators with the weight of the group (docs/numerics.md).
 //
 // Compiled once per head_dim, with -DQATTN_HEAD_DIM.
 #include "cuda/sm80.hpp"
-#include "cuda/tile/accumulate.cuh"
-#include "cuda/tile/group.cuh"
+
+#include "cuda/decode/kernels.cuh"
+#include "cuda/sm80/group.cuh"
+#include "cuda/sm80/stream.cuh"
 #include "cuda/tile/load.cuh"
-#include "cuda/tile/ring.cuh"
 #include "cuda/tile/rows.cuh"
 #include "cuda/tile/scheduler.cuh"
-#include "cuda/tile/scores.cuh"
-#include "cuda/tile/softmax.cuh"
+#include "cuda/tiny/attention.cuh"
 
 namespace qattn::cuda {
 namespace {
@@ -34,6 +34,26 @@ __device__ __forceinline__ void load_q(const AttentionParams& params, const tile
       });
 }
 
+/// What a thread knows about its rows before and after the loop over keys.
+template <int kRows>
+struct RowsAndFactors {
+  tile::BlockWork work;
+  tile::Rows rows;
+  tile::ScoreFactor factor[2];
+
+  __device__ __forceinline__ RowsAndFactors(const AttentionParams& params, std::uint32_t block)
+      : work(tile::block_work<kRows>(params, block)), rows(tile::rows_of_thread(params, work)) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      factor[row] = tile::score_factor(params.softmax_scale, params.q.scale[rows.head[row]],
+                                       params.k.scale[work.head_kv]);
+    }
+  }
+};
+
+/// First row of this thread's warp.
+__device__ __forceinline__ int warp_row() { return static_cast<int>(threadIdx.x) / 32 * 16; }
+
 template <int kHeadDim, Precision kPrecision>
 __global__ void __launch_bounds__(Sm80Policy<kHeadDim>::kThreads,
                                   Sm80Policy<kHeadDim>::kBlocksPerMultiprocessor)
@@ -45,53 +65,40 @@ __global__ void __launch_bounds__(Sm80Policy<kHeadDim>::kThreads,
   const int block_limit = tile::visible_keys(params, work.place(work.rows - 1).query);
   const int tiles = block_limit == 0 ? 0 : (block_limit - 1) / kGroupKeys + 1;
 
-  tile::KvRing<kHeadDim> ring(params, q_tile + Policy::kRows * kHeadDim, work.batch, work.head_kv,
-                              tiles);
+  sm80::KvStream<kHeadDim> stream(params, q_tile + Policy::kRows * kHeadDim, work.batch,
+                                  work.head_kv, tiles);
   load_q<kHeadDim>(params, work, q_tile);
-  ring.start();
+  stream.start();
 
-  const tile::Rows rows = tile::rows_of_thread(params, work);
-  tile::ScoreFactor factor[2];
-  std::int32_t base[2];
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    factor[row] = tile::score_factor(params.softmax_scale, params.q.scale[rows.head[row]],
-                                     params.k.scale[work.head_kv]);
-    base[row] = tile::score_base_bits(factor[row].natural < 0);
-  }
-  tile::Softmax state(tile::exponent_of(factor[0]), tile::exponent_of(factor[1]));
-  tile::Output<kHeadDim> out;
+  RowsAndFactors<Policy::kRows> rows(params, blockIdx.x);
+  sm80::WarpRows<kHeadDim> warp(q_tile + warp_row() * kHeadDim, rows.factor);
+  const int row_limit[2] = {rows.rows.limit[0], rows.rows.limit[1]};
 
   // Rows see more keys the later they come: the warp's first row the fewest, its last the most.
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  const int warp_limit_min = __shfl_sync(0xFFFFFFFFU, rows.limit[0], 0);
-  const int warp_limit_max = warp_row < work.rows ? __shfl_sync(0xFFFFFFFFU, rows.limit[1], 31) : 0;
+  const int warp_limit_min = __shfl_sync(0xFFFFFFFFU, row_limit[0], 0);
+  const int warp_limit_max =
+      warp_row() < work.rows ? __shfl_sync(0xFFFFFFFFU, row_limit[1], 31) : 0;
 
+#pragma unroll 1
   for (int index = 0; index < tiles; ++index) {
     const int first_key = index * kGroupKeys;
     const bool visible = first_key < warp_limit_max;
-    const int limit[2] = {rows.limit[0] - first_key, rows.limit[1] - first_key};
+    const int limit[2] = {row_limit[0] - first_key, row_limit[1] - first_key};
+    const bool partial = warp_limit_min - first_key < kGroupKeys;
 
-    tile::Scores s;
-    const std::uint32_t k_tile = ring.take();
+    const std::uint32_t k_tile = stream.keys(index);
+    const auto values = [&stream, index] { return stream.values(index); };
     if (visible) {
-      tile::scores<kHeadDim>(s, q_tile + warp_row * kHeadDim, k_tile, base);
-      if (warp_limit_min - first_key < kGroupKeys) tile::mask_scores(s, limit);
-    }
-    const std::uint32_t v_tile = ring.take();
-    if (visible) {
-      const int in_group[2] = {min(max(limit[0], 0), kGroupKeys),
-                               min(max(limit[1], 0), kGroupKeys)};
-      tile::add_group<kPrecision>(
-          state, out, s, index == 0, in_group,
-          [](bool value) { return __any_sync(0xFFFFFFFFU, value) != 0; },
-          [&](auto planes, const tile::Plane& high, const tile::Plane& low,
-              const tile::GroupScale& group) {
-            tile::accumulate<decltype(planes)::value>(out, high, low, v_tile, group);
-          });
+      warp.template add_tile<kPrecision>(k_tile, limit, partial, index == 0, values);
+    } else {
+      values();
     }
   }
-  tile::store_rows(params, work, rows, state, factor, out);
+  // Found anew, so that no registers hold it in the loop.
+  std::uint32_t block = blockIdx.x;
+  asm volatile("" : "+r"(block));
+  rows = RowsAndFactors<Policy::kRows>(params, block);
+  warp.store(params, rows.work, rows.rows, rows.factor);
 }
 
 }  // namespace
@@ -106,9 +113,16 @@ AttentionKernel sm80_kernel(Precision precision) {
   kernel.threads = Policy::kThreads;
   kernel.rows = Policy::kRows;
   kernel.shared_bytes = Policy::kSharedBytes;
+  kernel.tiny = tiny_kernel_of<kHeadDim>();
   return kernel;
 }
 
+template <int kHeadDim>
+DecodeKernels sm80_decode() {
+  return decode_kernels<kHeadDim>();
+}
+
 template AttentionKernel sm80_kernel<QATTN_HEAD_DIM>(Precision precision);
+template DecodeKernels sm80_decode<QATTN_HEAD_DIM>();
 
 }  // namespace qattn::cuda

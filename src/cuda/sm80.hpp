@@ -4,6 +4,7 @@
 #include "core/kernel.hpp"
 #include "core/problem.hpp"
 #include "cuda/attention.hpp"
+#include "cuda/decode.hpp"
 
 namespace qattn::cuda {
 
@@ -15,10 +16,14 @@ struct Sm80Policy {
   static constexpr int kWarps = 4;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kRows = 16 * kWarps;
-  static constexpr int kBlocksPerMultiprocessor = 2;  // 255 registers a thread: nearly no spills
-  // K and V tiles in flight: with three, a load has a whole key group of time to arrive.
-  static constexpr int kSlots = kHeadDim <= 192 ? 3 : 2;
-  static constexpr int kSharedBytes = (kRows + kSlots * kGroupKeys) * kHeadDim;
+  // Three or four warps per scheduler hide what two do not. A thread has 168 or 128 registers then,
+  // and spills where it is rare; from head_dim 192 on it needs all 255.
+  static constexpr int kBlocksPerMultiprocessor = kHeadDim <= 64 ? 4 : kHeadDim <= 128 ? 3 : 2;
+  // Tiles of K, and of V, in shared memory. With two of each, loads have the time of half a tile to
+  // arrive, and warps wait for each other less.
+  static constexpr int kBuffers = kHeadDim <= 128 ? 2 : 1;
+  static constexpr int kStreamBytes = 2 * kBuffers * kGroupKeys * kHeadDim + 16;  // and mbarriers
+  static constexpr int kSharedBytes = kRows * kHeadDim + kStreamBytes;
   static_assert(kSharedBytes <= 99 * 1024, "does not fit capability 8.6 and 8.9");
 };
 
@@ -31,6 +36,16 @@ extern template AttentionKernel sm80_kernel<64>(Precision);
 extern template AttentionKernel sm80_kernel<128>(Precision);
 extern template AttentionKernel sm80_kernel<192>(Precision);
 extern template AttentionKernel sm80_kernel<256>(Precision);
+
+/// Its decode kernels.
+template <int kHeadDim>
+DecodeKernels sm80_decode();
+
+extern template DecodeKernels sm80_decode<32>();
+extern template DecodeKernels sm80_decode<64>();
+extern template DecodeKernels sm80_decode<128>();
+extern template DecodeKernels sm80_decode<192>();
+extern template DecodeKernels sm80_decode<256>();
 
 /// Runs cuda/sm80: the table's RunFunction.
 void run_sm80(const core::Problem& problem, const core::RunContext& context);

@@ -11,8 +11,14 @@ AttentionKernel compiled_kernel(std::size_t index, Precision precision) {
   return kGet[index](precision);
 }
 
+DecodeKernels decode_kernels(std::size_t index) {
+  constexpr std::array<DecodeKernels (*)(), kCompiledHeadDims.size()> kGet = {
+      &sm80_decode<32>, &sm80_decode<64>, &sm80_decode<128>, &sm80_decode<192>, &sm80_decode<256>};
+  return kGet[index]();
+}
+
 void launch_sm80(const core::Problem& problem, const LaunchTarget& target) {
-  static AttentionFamily family("cuda/sm80", &compiled_kernel);
+  static AttentionFamily family("cuda/sm80", &compiled_kernel, &decode_kernels);
   family.launch(problem, target);
 }
 

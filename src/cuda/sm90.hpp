@@ -4,6 +4,7 @@
 #include "core/kernel.hpp"
 #include "core/problem.hpp"
 #include "cuda/attention.hpp"
+#include "cuda/decode.hpp"
 
 namespace qattn::cuda {
 
@@ -11,23 +12,32 @@ namespace qattn::cuda {
 template <int kHeadDim>
 struct Sm90Policy {
   static_assert(kHeadDim % 32 == 0, "wgmma takes 32 columns of q and k");
-  static constexpr int kConsumers = 2;  // warpgroups that compute, 64 rows each
+  // Warpgroups that compute, 64 rows each: three where the output leaves them registers enough.
+  static constexpr int kConsumers = kHeadDim <= 64 ? 3 : 2;
   static constexpr int kRows = 64 * kConsumers;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  // Registers of a thread: 512 per four threads' lanes, 168 each at the start.
-  static constexpr int kProducerRegisters = 56;
-  static constexpr int kConsumerRegisters = 224;
-  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= 3 * 168);
-  static constexpr int kKeySlots = kHeadDim <= 128 ? 3 : 2;
+  // Keys of a tile: as many as the registers of a consumer hold beside its output.
+  static constexpr int kKeys = kHeadDim <= 192 ? 128 : 64;
+  /// `fast`: scores of the next tile are multiplied beside the values of this one. Registers again.
+  static constexpr bool kOverlap = kHeadDim <= 128;
+  // Registers of a thread; all warpgroups start with an equal share of 512.
+  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 232;
+  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= 512);
+  static constexpr int kQuerySlots = 2;  // this block of rows and the next
+  static constexpr int kKeySlots = 3;
+  static constexpr int kRawSlots = 2;  // V as it lies in memory
   static constexpr int kValueSlots = 2;
   // Columns of V that a warpgroup multiplies at a time: its sums take half as many registers,
   // beside kHeadDim / 2 for the output.
-  static constexpr int kColumns = kHeadDim <= 128 ? kHeadDim : 64;
-  // Q, the keys, V in two slots as it lies in memory, V transposed.
-  static constexpr int kTileBytes = (kRows + (kKeySlots + 2 + kValueSlots) * kGroupKeys) * kHeadDim;
-  static constexpr int kBarrierBytes = 128;
+  static constexpr int kColumnsPerProduct = kHeadDim < 64 ? kHeadDim : 64;
+  static constexpr int kQueryBytes = kRows * kHeadDim;
+  static constexpr int kTileBytes = kKeys * kHeadDim;
+  static constexpr int kBarrierBytes = 256;
   static constexpr int kAlignment = 1024;  // of the first tile, more than a launch promises
-  static constexpr int kSharedBytes = kTileBytes + kBarrierBytes + kAlignment;
+  static constexpr int kSharedBytes = kQuerySlots * kQueryBytes +
+                                      (kKeySlots + kRawSlots + kValueSlots) * kTileBytes +
+                                      kBarrierBytes + kAlignment;
   static_assert(kSharedBytes <= 227 * 1024, "does not fit capability 9.0");
 };
 
@@ -40,6 +50,16 @@ extern template AttentionKernel sm90_kernel<64>(Precision);
 extern template AttentionKernel sm90_kernel<128>(Precision);
 extern template AttentionKernel sm90_kernel<192>(Precision);
 extern template AttentionKernel sm90_kernel<256>(Precision);
+
+/// Its decode kernels.
+template <int kHeadDim>
+DecodeKernels sm90_decode();
+
+extern template DecodeKernels sm90_decode<32>();
+extern template DecodeKernels sm90_decode<64>();
+extern template DecodeKernels sm90_decode<128>();
+extern template DecodeKernels sm90_decode<192>();
+extern template DecodeKernels sm90_decode<256>();
 
 /// Runs cuda/sm90: the table's RunFunction.
 void run_sm90(const core::Problem& problem, const core::RunContext& context);

@@ -11,8 +11,14 @@ AttentionKernel compiled_kernel(std::size_t index, Precision precision) {
   return kGet[index](precision);
 }
 
+DecodeKernels decode_kernels(std::size_t index) {
+  constexpr std::array<DecodeKernels (*)(), kCompiledHeadDims.size()> kGet = {
+      &sm90_decode<32>, &sm90_decode<64>, &sm90_decode<128>, &sm90_decode<192>, &sm90_decode<256>};
+  return kGet[index]();
+}
+
 void launch_sm90(const core::Problem& problem, const LaunchTarget& target) {
-  static AttentionFamily family("cuda/sm90", &compiled_kernel);
+  static AttentionFamily family("cuda/sm90", &compiled_kernel, &decode_kernels);
   family.launch(problem, target);
 }
 

@@ -18,11 +18,19 @@
 #undef QATTN_CPU_KERNEL
 #undef QATTN_CUDA_KERNEL
 #undef QATTN_REFERENCE_KERNEL
+namespace qattn::cuda {
+std::size_t attention_workspace_bytes(const core::Problem&);  // of every kernel
+}
 
 namespace qattn::dispatch {
 namespace {
 
+using core::Extra;
 using core::Kernel;
+
+// Output types beside float32 that the CUDA kernels and the reference write.
+constexpr core::ExtraSet kShortOutputs =
+    core::ExtraSet{}.with(Extra::float16_output).with(Extra::bfloat16_output);
 
 template <cpu::RunWork Run>
 void run_cpu(const core::Problem& problem, const core::RunContext& context) {
@@ -52,15 +60,21 @@ constexpr Kernel cuda_kernel(std::string_view name, core::Feature needed, std::i
   kernel.name = name;
   kernel.device = Device::Kind::cuda;
   kernel.needs = core::FeatureSet{}.with(needed);
+  kernel.limits.extras = kShortOutputs;
   kernel.preferred_rows = rows;
   kernel.run = run;
-  if (kAbsent<Run>) kernel.absent_reason = "this build has no CUDA kernels";
+  if constexpr (kAbsent<Run>) {
+    kernel.absent_reason = "this build has no CUDA kernels";
+  } else {
+    kernel.workspace = &cuda::attention_workspace_bytes;
+  }
   return kernel;
 }
 
 constexpr Kernel reference_kernel(std::string_view name, core::RunFunction run) {
   Kernel kernel;
   kernel.name = name;
+  kernel.limits.extras = kShortOutputs;
   kernel.run = run;
   kernel.automatic = false;
   return kernel;

@@ -73,7 +73,7 @@ QuantizeProblem make_problem(const FloatTensor& input, const QuantizedTensor& ou
                              const QuantizeOptions& options) {
   const std::int64_t bytes = element_bytes(input.dtype);
   check_granularity(out.granularity);
-  core::refuse_unused_block("out", out.granularity, out.block_tokens);
+  core::refuse_unused_block("out", "", out.granularity, out.block_tokens);
   if (options.threads < 0) {
     refuse("options.threads is " + std::to_string(options.threads) +
            " (allowed: 0 for the default, or a positive number)");

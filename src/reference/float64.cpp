@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/float_environment.hpp"
+#include "reference/short_float.hpp"
 
 namespace qattn::reference {
 namespace {
@@ -26,11 +27,22 @@ Matrix load(const core::InputRef& tensor, std::int64_t batch, std::int64_t head,
   return rows.cast<double>();
 }
 
+void store(const core::OutputRef& out, std::int64_t b, std::int64_t i, std::int64_t h,
+           const Vector& o) {
+  if (out.dtype == DataType::float32) {
+    Eigen::Map<Eigen::VectorXf>(out.row(b, i, h), o.size()) = o.cast<float>();
+    return;
+  }
+  auto* row = out.row<std::uint16_t>(b, i, h);
+  for (Eigen::Index d = 0; d < o.size(); ++d) {
+    row[d] = out.dtype == DataType::float16 ? float16_bits(o[d]) : bfloat16_bits(o[d]);
+  }
+}
+
 // Writes the attention of query i, given its integer dot products with all keys.
 void attend(const core::Problem& p, std::int64_t b, std::int64_t h, std::int64_t i,
             const Vector& dots, const Matrix& v, double factor, double v_scale) {
   const std::int64_t visible = p.visible_keys(i);
-  float* const out = p.out.row(b, i, h);
   float* const lse = p.lse_row(b, h);
   Vector o = Vector::Zero(p.head_dim);
   double log_sum = -std::numeric_limits<double>::infinity();
@@ -42,7 +54,7 @@ void attend(const core::Problem& p, std::int64_t b, std::int64_t h, std::int64_t
     o = v_scale * (v.topRows(visible).transpose() * weights) / sum;
     log_sum = maximum + std::log(sum);
   }
-  Eigen::Map<Eigen::VectorXf>(out, p.head_dim) = o.cast<float>();
+  store(p.out, b, i, h, o);
   if (lse != nullptr) lse[i] = static_cast<float>(log_sum);
 }
 

@@ -5,7 +5,7 @@
 
 namespace qattn::reference {
 
-/// Computes `problem` in float64 (one thread) and rounds out and lse to float32.
+/// Computes `problem` in float64 (one thread) and rounds once: out to its type, lse to float32.
 void run_float64(const core::Problem& problem, const core::RunContext& context);
 
 }  // namespace qattn::reference

@@ -1,6 +1,8 @@
 // The C API computes what the C++ API computes, bit for bit.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <thread>
@@ -95,6 +97,32 @@ TEST(Capi, StridedViewsAndContiguousTensorsGiveTheSame) {
     ASSERT_EQ(wide[i / 8 * 16 + i % 8], expected[i]) << i;
     ASSERT_EQ(wide[i / 8 * 16 + 8 + i % 8], -1.0F) << "between rows, " << i;
   }
+}
+
+TEST(Capi, OutputsOf16Bits) {
+  CapiProblem problem(1, 3, 8, 2, 2, 16);
+  problem.options.kernel = "reference/float64";
+  std::vector<float> expected(problem.out_size());
+  ASSERT_EQ(problem.run(expected.data()), QATTN_OK) << message();
+  std::vector<std::uint16_t> bits(problem.out_size());
+  qattn_output out = problem.c_out(nullptr);
+  out.data = bits.data();
+  out.dtype = QATTN_BFLOAT16;
+  ASSERT_EQ(qattn_forward(&problem.device, &problem.c_q, &problem.c_k, &problem.c_v, &out,
+                          &problem.options),
+            QATTN_OK)
+      << message();
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const std::uint32_t upper = std::uint32_t{bits[i]} << 16U;
+    float value = 0;
+    std::memcpy(&value, &upper, sizeof value);
+    ASSERT_NEAR(value, expected[i], std::fabs(expected[i]) * 0x1p-8F) << i;
+  }
+  problem.options.kernel = "cpu/scalar";
+  EXPECT_EQ(qattn_forward(&problem.device, &problem.c_q, &problem.c_k, &problem.c_v, &out,
+                          &problem.options),
+            QATTN_KERNEL_UNUSABLE);
+  EXPECT_NE(message().find("dtype bfloat16 of out"), std::string::npos) << message();
 }
 
 TEST(Capi, ContiguousForwardIsThePlainCase) {

@@ -52,6 +52,12 @@ class Graph {
     expect_cuda(cudaGraphLaunch(executable_, stream.get()), "replay");
     stream.wait();
   }
+  /// Nodes of all kinds.
+  std::size_t node_count() const {
+    std::size_t count = 0;
+    expect_cuda(cudaGraphGetNodes(graph_, nullptr, &count), "nodes");
+    return count;
+  }
   /// Names of the kernels in it, as the linker knows them.
   std::vector<std::string> kernel_names() const {
     std::size_t count = 0;

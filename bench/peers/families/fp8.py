@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 
 from families import torch_cuda
 from peer import BFLOAT16, EIGHT_BITS, Missing, Peer
-from problems import Data, Problem
+from problems import Problem
 
 
 def load(package: str) -> str:
+    if importlib.util.find_spec(package) is None:  # spares the import of PyTorch
+        raise Missing(f"{package} is not installed")
     torch_cuda.load()
     try:
         module = importlib.import_module(package)
@@ -22,7 +24,7 @@ def load(package: str) -> str:
 class TokensFirst(torch_cuda.OnDevice):
     tokens_first = True
 
-    def __init__(self, kind: str, problem: Problem, data: Data, threads: int) -> None:
+    def __init__(self, kind: str, problem: Problem, data: torch_cuda.Tensors, threads: int) -> None:
         import torch
 
         super().__init__(problem, data, getattr(torch, kind))
@@ -46,7 +48,7 @@ class SageAttention(TokensFirst):
 
 
 class FlashInfer(TokensFirst):
-    def __init__(self, kind: str, problem: Problem, data: Data, threads: int) -> None:
+    def __init__(self, kind: str, problem: Problem, data: torch_cuda.Tensors, threads: int) -> None:
         if problem.batch != 1:
             raise Missing("single_prefill_with_kv_cache takes one sequence")
         super().__init__(kind, problem, data, threads)

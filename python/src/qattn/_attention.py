@@ -26,6 +26,7 @@ def forward(
     precision: Precision = "high",
     return_lse: bool = False,
     out: Array | None = None,
+    out_dtype: Any = None,
     device: Any = None,
     kernel: str | None = None,
     threads: int = 0,
@@ -61,16 +62,19 @@ def forward(
         precision: "high" keeps probabilities in 16 bits, "fast" in 8.
         return_lse: Also return float32 (batch, heads_q, seq_q): the natural logarithm of the sum of
             exp(S) over the visible keys, -inf where there are none.
-        out: float32 (batch, seq_q, heads_q, head_dim) to write to and return; it must not overlap
-            the inputs. A new array when None.
+        out: float32, float16 or bfloat16 (batch, seq_q, heads_q, head_dim) to write to and return;
+            it must not overlap the inputs. A new array when None.
+        out_dtype: "float32", "float16" or "bfloat16", or what a framework calls them: the type of
+            the result. None: that of `out`, else float32. The CUDA kernels round to float16 and
+            bfloat16; for the CPU both are refused with `Unsupported`.
         device: Where to compute. None: where the arrays lie. "cpu", "cuda", "cuda:N"; "best" is a
             usable GPU, else the CPU. Arrays in host memory are staged through a GPU.
         kernel: Name of a kernel to force, such as "cpu/avx2"; see `kernels`.
         threads: CPU threads at most; 0 is what OpenMP would use.
 
     Returns:
-        A float32 array of the framework and on the device of `q`; with `return_lse` the pair
-        (out, lse).
+        An array of `out_dtype`, of the framework and on the device of `q`; with `return_lse` the
+        pair (out, lse).
 
     Raises:
         InvalidArgument: A shape, scale, stride, device or option is not allowed (a ValueError).
@@ -93,6 +97,7 @@ def forward(
         precision,
         return_lse,
         out,
+        out_dtype,
         device,
         kernel,
         threads,

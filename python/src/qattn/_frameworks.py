@@ -1,6 +1,7 @@
 """What only an array's own framework can do. Called by the extension module.
 
-No framework is imported here: an array comes from one that is imported already.
+No framework is imported here: an array comes from one that is imported already. Only ml_dtypes is,
+which gives NumPy its bfloat16.
 """
 
 from __future__ import annotations
@@ -17,10 +18,28 @@ def empty_torch(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
     return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
 
 
+def empty_bfloat16(shape: tuple[int, ...]) -> Any:
+    """Make an uninitialised NumPy array of bfloat16."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise InvalidArgument(
+            "out_dtype is 'bfloat16' for arrays of NumPy, which has it from the package ml_dtypes, "
+            "and that is not installed (allowed: 'float32', 'float16')"
+        ) from None
+    return sys.modules["numpy"].empty(shape, ml_dtypes.bfloat16)
+
+
 def empty_cupy(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """Make an uninitialised array on the device of `like`."""
     with like.device:
-        return sys.modules["cupy"].empty(shape, dtype)
+        try:
+            return sys.modules["cupy"].empty(shape, dtype)
+        except TypeError:
+            raise InvalidArgument(
+                f"out_dtype is {dtype!r} for arrays of CuPy, which has no such type "
+                "(allowed: 'float32', 'float16')"
+            ) from None
 
 
 def empty_other(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -32,6 +51,8 @@ def empty_other(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         namespace = like.__array_namespace__()
         return namespace.empty(shape, dtype=getattr(namespace, dtype), device=like.device)
     if not hasattr(like, "__dlpack_device__") or like.__dlpack_device__()[0] == 1:
+        if dtype == "bfloat16":
+            return empty_bfloat16(shape)
         return sys.modules["numpy"].empty(shape, dtype)
     raise InvalidArgument(
         f"out is None for arrays of type {type(like).__name__}, of which no result can be made "

@@ -25,9 +25,9 @@ __all__ = ["Int8CausalAttention", "forward", "quantize"]
 _ATTENTION_ARGUMENTS = (
     "(Tensor q, Tensor k, Tensor v, Tensor q_scale, Tensor k_scale, Tensor v_scale,"
     " bool causal=True, *, float? softmax_scale=None, int[]? window=None,"
-    " str precision='high', str? kernel_name=None)"
+    " str precision='high', str? kernel_name=None, ScalarType? out_dtype=None)"
 )
-# The last one is not called `kernel`: torch.compile passes an operator's keyword arguments on to a
+# `kernel_name` is not called `kernel`: torch.compile passes an operator's keyword arguments on to a
 # function of its own that has a parameter of that name.
 
 # Kept for the life of the process: the operators go with it.
@@ -52,6 +52,7 @@ def _run(return_lse: bool) -> Any:
         window: Sequence[int] | None = None,
         precision: str = "high",
         kernel_name: str | None = None,
+        out_dtype: torch.dtype | None = None,
     ) -> Any:
         return _qattn.forward(
             q,
@@ -66,6 +67,7 @@ def _run(return_lse: bool) -> Any:
             precision,
             return_lse,
             None,
+            out_dtype,
             None,
             kernel_name,
             0,
@@ -105,23 +107,24 @@ def _check_fake(q: Tensor, k: Tensor, v: Tensor, scales: Sequence[Tensor]) -> No
         )
 
 
-def _fake_out(q: Tensor, v: Tensor) -> Tensor:
-    return q.new_empty((q.shape[0], q.shape[1], q.shape[2], v.shape[3]), dtype=torch.float32)
+def _fake_out(q: Tensor, v: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
+    shape = (q.shape[0], q.shape[1], q.shape[2], v.shape[3])
+    return q.new_empty(shape, dtype=out_dtype or torch.float32)
 
 
 @torch.library.register_fake("qattn::forward", lib=_library)
-def _fake_forward(q: Tensor, k: Tensor, v: Tensor, *scales: Any, **_options: Any) -> Tensor:
+def _fake_forward(q: Tensor, k: Tensor, v: Tensor, *scales: Any, **options: Any) -> Tensor:
     _check_fake(q, k, v, scales[:3])
-    return _fake_out(q, v)
+    return _fake_out(q, v, options.get("out_dtype"))
 
 
 @torch.library.register_fake("qattn::forward_lse", lib=_library)
 def _fake_forward_lse(
-    q: Tensor, k: Tensor, v: Tensor, *scales: Any, **_options: Any
+    q: Tensor, k: Tensor, v: Tensor, *scales: Any, **options: Any
 ) -> tuple[Tensor, Tensor]:
     _check_fake(q, k, v, scales[:3])
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
-    return _fake_out(q, v), lse
+    return _fake_out(q, v, options.get("out_dtype")), lse
 
 
 @torch.library.register_fake("qattn::quantize", lib=_library)
@@ -153,6 +156,7 @@ def forward(
     precision: Precision = "high",
     return_lse: bool = False,
     kernel: str | None = None,
+    out_dtype: torch.dtype | None = None,
 ) -> Any:
     """Compute attention over INT8 tensors, as `qattn.forward`, through the PyTorch operators.
 
@@ -169,9 +173,10 @@ def forward(
         precision: "high" or "fast".
         return_lse: Also return float32 (batch, heads_q, seq_q).
         kernel: Name of a kernel to force.
+        out_dtype: torch.float32, float16 or bfloat16; float32 when None.
 
     Returns:
-        float32 (batch, seq_q, heads_q, head_dim); with `return_lse` the pair (out, lse).
+        (batch, seq_q, heads_q, head_dim) of `out_dtype`; with `return_lse` the pair (out, lse).
 
     Raises:
         qattn.Error: As `qattn.forward`; while tracing, a RuntimeError with the same words.
@@ -189,6 +194,7 @@ def forward(
         window=window,
         precision=precision,
         kernel_name=kernel,
+        out_dtype=out_dtype,
     )
 
 
@@ -208,13 +214,20 @@ class Int8CausalAttention(torch.nn.Module):
     Args:
         softmax_scale: Factor of the scores; 1 / sqrt(head_dim) when None.
         precision: "high" or "fast".
+        out_dtype: torch.float32, float16 or bfloat16; float32 when None.
     """
 
-    def __init__(self, softmax_scale: float | None = None, precision: Precision = "high") -> None:
+    def __init__(
+        self,
+        softmax_scale: float | None = None,
+        precision: Precision = "high",
+        out_dtype: torch.dtype | None = None,
+    ) -> None:
         """Keep the options of the calls."""
         super().__init__()
         self.softmax_scale = softmax_scale
         self.precision = precision
+        self.out_dtype = out_dtype
 
     def forward(
         self,
@@ -225,7 +238,7 @@ class Int8CausalAttention(torch.nn.Module):
         k_scale: Tensor,
         v_scale: Tensor,
     ) -> Tensor:
-        """Attend: int8 (batch, seq, heads, head_dim) and float32 (heads,) give float32.
+        """Attend: int8 (batch, seq, heads, head_dim) and float32 (heads,) give `out_dtype`.
 
         `k_q` and `v_q` may have fewer heads than `q_q` (a divisor of its number) and another
         length: the last query is aligned with the last key.
@@ -236,9 +249,14 @@ class Int8CausalAttention(torch.nn.Module):
             options["softmax_scale"] = self.softmax_scale
         if self.precision != "high":
             options["precision"] = self.precision
+        if self.out_dtype is not None:
+            options["out_dtype"] = self.out_dtype
         out: Tensor = _forward_op(q_q, k_q, v_q, q_scale, k_scale, v_scale, **options)
         return out
 
     def extra_repr(self) -> str:
         """Show the options."""
-        return f"softmax_scale={self.softmax_scale}, precision={self.precision!r}"
+        return (
+            f"softmax_scale={self.softmax_scale}, precision={self.precision!r}, "
+            f"out_dtype={self.out_dtype}"
+        )

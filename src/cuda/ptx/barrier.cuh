@@ -9,7 +9,7 @@ __device__ __forceinline__ void barrier_sync(int id) {
   asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
 }
 
-/// The same; true for all if `value` is for any.
+/// As barrier_sync(); true for all if `value` is for any.
 template <int kThreads>
 __device__ __forceinline__ bool barrier_any(int id, bool value) {
   int any;

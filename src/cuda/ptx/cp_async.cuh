@@ -13,6 +13,23 @@ __device__ __forceinline__ void cp_async_16(std::uint32_t to, const void* from, 
                : "memory");
 }
 
+/// The same for 16 valid bytes.
+__device__ __forceinline__ void cp_async_whole_16(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+/// The same of 16 bytes that all exist, or nothing at all, without a branch.
+__device__ __forceinline__ void cp_async_16_if(bool wanted, std::uint32_t to, const void* from) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %0, 0;\n"
+      "@p cp.async.cg.shared.global [%1], [%2], 16;\n"
+      "}\n" ::"r"(static_cast<int>(wanted)),
+      "r"(to), "l"(from)
+      : "memory");
+}
+
 /// The same for 4 bytes, 4-byte aligned.
 __device__ __forceinline__ void cp_async_4(std::uint32_t to, const void* from, int valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid)
@@ -28,6 +45,11 @@ __device__ __forceinline__ void cp_async_commit() {
 template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+/// Waits for all of this thread's copies, committed or not.
+__device__ __forceinline__ void cp_async_wait_all() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 }  // namespace qattn::cuda::ptx

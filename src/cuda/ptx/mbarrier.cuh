@@ -12,16 +12,66 @@ __device__ __forceinline__ void mbarrier_init(std::uint64_t* barrier, std::uint3
   ::cuda::ptx::mbarrier_init(barrier, arrivals);
 }
 
+/// Makes initialised barriers visible to the copy engine. The thread that initialised them.
+__device__ __forceinline__ void mbarrier_init_done() {
+  ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
+}
+
 /// Counts one arrival and releases this thread's earlier writes.
 __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier) {
   static_cast<void>(::cuda::ptx::mbarrier_arrive(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,
                                                  ::cuda::ptx::space_shared, barrier));
 }
 
+/// Counts one arrival of which `bytes` of bulk copies are yet to come.
+__device__ __forceinline__ void mbarrier_arrive_expect(std::uint64_t* barrier,
+                                                       std::uint32_t bytes) {
+  static_cast<void>(::cuda::ptx::mbarrier_arrive_expect_tx(
+      ::cuda::ptx::sem_release, ::cuda::ptx::scope_cta, ::cuda::ptx::space_shared, barrier, bytes));
+}
+
 /// Waits until the phase of this parity is complete; that before the first one, parity 1, is.
 __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
   while (!::cuda::ptx::mbarrier_try_wait_parity(::cuda::ptx::sem_acquire, ::cuda::ptx::scope_cta,
                                                 barrier, parity)) {
+  }
+}
+
+// The same by shared-window address, for capability 8.0 too. Without qualifiers arrivals release
+// and waits acquire, at the scope of the block.
+
+/// As mbarrier_init().
+__device__ __forceinline__ void mbarrier_init(std::uint32_t barrier, std::uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+/// As mbarrier_arrive().
+__device__ __forceinline__ void mbarrier_arrive(std::uint32_t barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .b64 state;\n"
+      "mbarrier.arrive.shared.b64 state, [%0];\n"
+      "}\n" ::"r"(barrier)
+      : "memory");
+}
+
+/// As mbarrier_wait().
+__device__ __forceinline__ void mbarrier_wait(std::uint32_t barrier, std::uint32_t parity) {
+  std::uint32_t done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+#if __CUDA_ARCH__ >= 900
+        "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"  // waits for a while
+#else
+        "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+#endif
+        "selp.u32 %0, 1, 0, p;\n"
+        "}\n"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
   }
 }
 

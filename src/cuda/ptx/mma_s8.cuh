@@ -21,10 +21,28 @@ __device__ __forceinline__ void mma_m16n8k32_s8_s8(std::int32_t (&d)[4], const s
         "r"(c[2]), "r"(c[3]));
 }
 
+/// d = a * b + c with unsigned a and signed b; sums wrap like int32.
+__device__ __forceinline__ void mma_m16n8k32_u8_s8(std::int32_t (&d)[4], const std::uint32_t* a,
+                                                   std::uint32_t b0, std::uint32_t b1,
+                                                   const std::int32_t* c) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]),
+        "r"(c[2]), "r"(c[3]));
+}
+
 /// d += a * b with unsigned a and signed b; sums wrap like int32.
 __device__ __forceinline__ void mma_m16n8k32_u8_s8(std::int32_t (&d)[4], const std::uint32_t* a,
                                                    std::uint32_t b0, std::uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+  mma_m16n8k32_u8_s8(d, a, b0, b1, d);
+}
+
+/// d += a * b with signed a and unsigned b; sums wrap like int32.
+__device__ __forceinline__ void mma_m16n8k32_s8_u8(std::int32_t (&d)[4],
+                                                   const std::uint32_t (&a)[4], std::uint32_t b0,
+                                                   std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 "
       "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

@@ -25,16 +25,31 @@ struct Tile {
            ((chunk % kSpan) ^ (row / (8 / kSpan) % kSpan)) * 16;
   }
 
-  /// Matrix descriptor (PTX ISA, "Matrix Descriptor Format") of bytes 32 * step to 32 * step + 31
-  /// of the rows from `row`, a multiple of 8, on.
-  __device__ static std::uint64_t descriptor(std::uint32_t tile, int row, int step) {
-    constexpr std::uint64_t kSwizzle = kSpanBytes == 128 ? 1 : kSpanBytes == 64 ? 2 : 3;
-    constexpr std::uint64_t kEightRows = 8 * kSpanBytes / 16;
-    constexpr std::uint64_t kLeading = 1;  // not used by swizzled tiles
-    const std::uint32_t address =
-        tile + static_cast<std::uint32_t>(32 * step / kSpanBytes * kBlockBytes + row * kSpanBytes +
-                                          32 * step % kSpanBytes);
-    return kSwizzle << 62 | kEightRows << 32 | kLeading << 16 | (address & 0x3FFFFU) >> 4;
+  /// From the address of chunk c of a row to that of chunk c + `chunk`, where c and `chunk` have no
+  /// bit in common. Written so that nothing but the address itself varies: what a loop adds to it
+  /// is constant.
+  __device__ static constexpr std::uint32_t advance(std::uint32_t address, int chunk) {
+    return (address ^ static_cast<std::uint32_t>(chunk % kSpan * 16)) +
+           static_cast<std::uint32_t>(chunk / kSpan * kBlockBytes);
+  }
+
+  /// Matrix descriptor (PTX ISA, "Matrix Descriptor Format") of a K-major operand: bytes 32 * step
+  /// to 32 * step + 31, along which the product sums, of the rows from `row`, a multiple of 8, on.
+  __device__ static std::uint64_t k_major(std::uint32_t tile, int row, int step) {
+    return describe(
+        tile, 32 * step / kSpanBytes * kBlockBytes + row * kSpanBytes + 32 * step % kSpanBytes);
+  }
+
+ private:
+  /// The offset is added last, to a word that all descriptors of the tile share: one instruction
+  /// for each instead of five. Shared addresses are below 2^18, so that nothing carries.
+  __device__ static std::uint64_t describe(std::uint32_t tile, int offset) {
+    constexpr std::uint32_t kLeading = 1;  // not used by swizzled K-major operands
+    constexpr std::uint32_t kSwizzle = kSpanBytes == 128 ? 1 : kSpanBytes == 64 ? 2 : 3;
+    constexpr std::uint32_t kEightRows = 8 * kSpanBytes / 16;
+    const std::uint32_t low =
+        (kLeading << 16 | tile >> 4) + static_cast<std::uint32_t>(offset) / 16;
+    return std::uint64_t{kSwizzle << 30 | kEightRows} << 32 | low;
   }
 };
 

@@ -13,11 +13,11 @@ struct Ring {
   std::uint64_t full[kSlots];
   std::uint64_t empty[kSlots];
 
-  /// One thread of the block. Arrivals: one per warp.
-  __device__ void init(std::uint32_t producer_warps, std::uint32_t consumer_warps) {
+  /// One thread of the block.
+  __device__ void init(std::uint32_t full_arrivals, std::uint32_t empty_arrivals) {
     for (int slot = 0; slot < kSlots; ++slot) {
-      ptx::mbarrier_init(&full[slot], producer_warps);
-      ptx::mbarrier_init(&empty[slot], consumer_warps);
+      ptx::mbarrier_init(&full[slot], full_arrivals);
+      ptx::mbarrier_init(&empty[slot], empty_arrivals);
     }
   }
 };

@@ -71,4 +71,61 @@ __device__ __forceinline__ void load_rows(std::uint32_t tile, int valid_rows, in
   }
 }
 
+/// Loads slices of tiles with a warp: 32 rows, and kColumns bytes of each. Neighbouring threads
+/// take neighbouring chunks of a row.
+template <int kHeadDim, int kColumns>
+struct SliceLoader {
+  using Layout = tile::Layout<kHeadDim>;
+  static constexpr int kChunks = kColumns / 16;
+  static constexpr int kSpan = (kChunks & -kChunks) < 8 ? (kChunks & -kChunks) : 8;
+  static constexpr int kRowsPerPass = 32 / kSpan;
+
+  /// The first row and chunk that this thread copies.
+  __device__ static int row() { return static_cast<int>(threadIdx.x % 32) / kSpan; }
+  __device__ static int chunk() { return static_cast<int>(threadIdx.x % 32) % kSpan; }
+
+  /// Loads the slice from chunk `first_chunk` on of the 32 rows at shared address `rows`, whose
+  /// number is a multiple of 8. `from` is what this thread copies first. Rows from `valid_rows` on
+  /// and columns from `head_dim` on become 0. The caller commits the copies and waits.
+  __device__ __forceinline__ static void load(std::uint32_t rows, int first_chunk,
+                                              const std::int8_t* from, std::int64_t stride,
+                                              int valid_rows, int head_dim, Alignment alignment) {
+    // Rows of a thread differ in bits that its first row has not, so that their XOR does too.
+    const int lane_chunk = first_chunk + chunk();
+    std::uint32_t to[kChunks / kSpan];
+#pragma unroll
+    for (int i = 0; i < kChunks / kSpan; ++i) {
+      to[i] = rows + Layout::offset(row(), lane_chunk + i * kSpan);
+    }
+    const auto copy_row = [&](int pass, auto copy) {
+#pragma unroll
+      for (int i = 0; i < kChunks / kSpan; ++i) {
+        const int valid =
+            row() + pass < valid_rows ? valid_bytes(head_dim, lane_chunk + i * kSpan) : 0;
+        copy((to[i] ^ Layout::xor_of_row(pass) * 16) + pass * kHeadDim, from + 16 * i * kSpan,
+             valid);
+      }
+      from += kRowsPerPass * stride;
+    };
+    if (alignment != Alignment::bytes_16) {
+#pragma unroll 1
+      for (int row = 0; row < 32; row += kRowsPerPass) {
+        copy_row(row, [alignment](std::uint32_t to, const std::int8_t* chunk, int valid) {
+          load_unaligned_chunk(to, chunk, valid, alignment);
+        });
+      }
+    } else if (valid_rows < 32 || head_dim < kHeadDim) {
+#pragma unroll 1
+      for (int row = 0; row < 32; row += kRowsPerPass) copy_row(row, ptx::cp_async_16);
+    } else {
+#pragma unroll
+      for (int row = 0; row < 32; row += kRowsPerPass) {
+        copy_row(row, [](std::uint32_t to, const std::int8_t* chunk, int) {
+          ptx::cp_async_whole_16(to, chunk);
+        });
+      }
+    }
+  }
+};
+
 }  // namespace qattn::cuda::tile

@@ -3,10 +3,11 @@
 
 #include <cstdint>
 
+#include "cuda/attention.hpp"
 #include "cuda/ptx/ex2.cuh"
 #include "cuda/ptx/mma_s8.cuh"
 #include "cuda/ptx/prmt.cuh"
-#include "cuda/tile/softmax.cuh"
+#include "cuda/tile/scores.cuh"
 
 namespace qattn::cuda::tile {
 
@@ -55,18 +56,6 @@ __device__ __forceinline__ void quantize16(std::uint32_t& high, std::uint32_t& l
   high = ptx::prmt(p01, p23, 0x7531);
 }
 
-/// 8-bit probabilities in units of 256 / kOne.
-__device__ __forceinline__ std::uint32_t quantize8(const Scores& s, const Quad& q, float max,
-                                                   float exponent) {
-  const float log2_one = 7.99435344F;  // log2(255)
-  std::uint32_t p[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    p[i] = probability(s.at(q.tile + i / 2, 2 * q.row + i % 2), max, exponent, log2_one);
-  }
-  return ptx::prmt(ptx::prmt(p[0], p[1], 0x0040), ptx::prmt(p[2], p[3], 0x0040), 0x5410);
-}
-
 /// Sums of a plane over the keys, for the thread's two rows: a product with ones.
 __device__ __forceinline__ void row_sums(std::int32_t (&sums)[2], const Plane& plane) {
   const std::uint32_t ones = 0x01010101U;
@@ -77,42 +66,6 @@ __device__ __forceinline__ void row_sums(std::int32_t (&sums)[2], const Plane& p
   }
   sums[0] = d[0];
   sums[1] = d[2];
-}
-
-/// Precision::high: every probability in both planes.
-__device__ __forceinline__ void quantize_high(Plane& high, Plane& low, const Scores& s,
-                                              const Softmax& state, const GroupScale& group) {
-#pragma unroll
-  for (int i = 0; i < 4 * Plane::kSteps; ++i) {
-    const Quad q = quad(i);
-    quantize16(high.a[i], low.a[i], s, q, group.max[q.row], state.exponent(q.row));
-  }
-}
-
-/// Precision::fast, first step: one plane.
-__device__ __forceinline__ void quantize_fast(Plane& plane, const Scores& s, const Softmax& state,
-                                              const GroupScale& group) {
-#pragma unroll
-  for (int i = 0; i < 4 * Plane::kSteps; ++i) {
-    const Quad q = quad(i);
-    plane.a[i] = quantize8(s, q, group.max[q.row], state.exponent(q.row));
-  }
-}
-
-/// Precision::fast, second step for the rows that `refine` names: both planes. The other rows keep
-/// their bytes and get a low plane of 0, which changes nothing for them.
-__device__ __forceinline__ void refine(Plane& high, Plane& low, const bool (&refine)[2],
-                                       const Scores& s, const Softmax& state,
-                                       const GroupScale& group) {
-#pragma unroll
-  for (int i = 0; i < 4 * Plane::kSteps; ++i) {
-    const Quad q = quad(i);
-    std::uint32_t fine_high;
-    std::uint32_t fine_low;
-    quantize16(fine_high, fine_low, s, q, group.max[q.row], state.exponent(q.row));
-    high.a[i] = refine[q.row] ? fine_high : high.a[i];
-    low.a[i] = refine[q.row] ? fine_low : 0U;
-  }
 }
 
 }  // namespace qattn::cuda::tile

@@ -35,26 +35,27 @@ __device__ __forceinline__ Rows rows_of_thread(const AttentionParams& params,
   return rows;
 }
 
-/// Writes the thread's part of its rows, and their lse.
-template <int kHeadDim>
+/// Writes the thread's part of its rows, and their lse: `log_sum(row)` of those that see a key.
+template <int kHeadDim, typename LogSum>
 __device__ __forceinline__ void store_rows(const AttentionParams& params, const BlockWork& work,
-                                           const Rows& rows, const Softmax& state,
+                                           const Rows& rows, const float (&sum)[2],
                                            const ScoreFactor (&factor)[2],
-                                           const Output<kHeadDim>& out) {
+                                           const Output<kHeadDim>& out, LogSum log_sum) {
   const std::int64_t heads_q = static_cast<std::int64_t>(params.heads_kv) * params.group_size;
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     if (rows.index[row] >= work.rows) continue;
-    const float sum = state.sum(row);
-    const RowFinish finish = {sum > 0.0F, factor[row].finite ? 1.0F / sum : NAN,
+    const RowFinish finish = {sum[row] > 0.0F, factor[row].finite ? 1.0F / sum[row] : NAN,
                               params.v.scale[work.head_kv]};
-    float* out_row = params.out + work.batch * params.out_batch_stride +
-                     rows.query[row] * params.out_seq_stride +
-                     rows.head[row] * params.out_head_stride;
+    const OutputPointer out_row = params.out + (work.batch * params.out_batch_stride +
+                                                rows.query[row] * params.out_seq_stride +
+                                                rows.head[row] * params.out_head_stride);
     store_row(out_row, params.out_aligned, params.head_dim, out, row, finish);
     if (params.lse != nullptr && threadIdx.x % 4 == 0) {
       params.lse[(work.batch * heads_q + rows.head[row]) * params.seq_q + rows.query[row]] =
-          log_sum(factor[row], state.max(row), sum);
+          !finish.any_key       ? -INFINITY
+          : !factor[row].finite ? NAN
+                                : log_sum(row);
     }
   }
 }
