@@ -283,6 +283,7 @@ TEST_P(CudaStaging, WorkOnTheStreamComesFirst) {
 TEST_P(CudaStaging, ThreadsAtOnce) {
   const std::vector<HostProblem> all = problems();
   std::vector<Result> expected;
+  expected.reserve(all.size());
   for (const HostProblem& problem : all) expected.push_back(run_guarded(kernel(), problem));
   std::vector<std::thread> threads;
   std::vector<Result> got(all.size());
