@@ -126,8 +126,7 @@ class SplitRing {
           [half, stride](int row) { return half + row * stride; });
       return;
     }
-    // A choice of addresses, not of branches: ptxas 13.0 turns a short branch into predicated
-    // copies with a policy, and encodes them wrongly (illegal instruction).
+    // The addresses are chosen, so that the copies stand in the code once.
     SplitStream stream = is_v ? v_ : k_;
     copy_rows(stream);
     v_ = is_v ? stream : v_;

@@ -17,9 +17,4 @@ __device__ __forceinline__ void bulk_copy_4d(std::uint32_t to, const void* map,
                                     __cvta_shared_to_generic(to), map, coordinates, barrier);
 }
 
-/// Brings a tensor map near before its first use.
-__device__ __forceinline__ void prefetch_tensor_map(const void* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
 }  // namespace qattn::cuda::ptx

@@ -20,9 +20,8 @@ template <int kHeadDim>
 class Producer {
   using Policy = Sm90Policy<kHeadDim>;
   using KvTile = Tile<kHeadDim, Policy::kKeys>;
-  // A warp loads and transforms the same part of a tile of V, so that the warps need not wait for
-  // each other: 32 keys of one or all blocks of columns, as transposing needs them, or a quarter of
-  // the keys.
+  // A warp loads and transposes the same part of a tile of V, so that the warps need not wait for
+  // each other: 32 keys, as transposing needs them, of one or all blocks of columns.
   static constexpr int kBlockParts = Policy::kKeys == 64 ? 2 : 1;
   static constexpr int kKeyParts = 4 / kBlockParts;
   static constexpr int kPartKeys = Policy::kKeys / kKeyParts;
