@@ -250,7 +250,7 @@ class RefusalTest(CommandTest):
             with self.subTest(arguments):
                 result = self.run_qattn(*arguments, code=2)
                 self.assertEqual(result.stdout, "")
-                self.assertNotEqual(result.stderr, "")
+                self.assertRegex(result.stderr, r"\Aqattn: [^\n]+\n\Z")  # one line
         self.assertIn("verify", self.run_qattn("--help").stdout)
         self.assertIn("qattn", self.run_qattn("--version").stdout)
 
@@ -262,11 +262,30 @@ class RefusalTest(CommandTest):
         with open(self.path("q.npy"), "rb") as file:
             self.assertEqual(file.read(), npy_bytes("|i1", SHAPE_Q, self.int8["q"]))
         both = self.path("both.npy")
-        self.assert_refused([*arguments, "--out", both, "--lse", both], "both.npy: is --out")
-        if os.path.exists("/dev/full"):
-            with open("/dev/full", "w") as full:
-                result = self.run_qattn("info", code=2, stdout=full)
-            self.assertIn("standard output cannot be written", result.stderr)
+        for other in (both, os.path.join(self.folder, ".", "both.npy"), os.path.relpath(both)):
+            self.assert_refused([*arguments, "--out", both, "--lse", other], "both.npy: is --out")
+        self.assertFalse(os.path.exists(both))
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no file that is always full")
+    def test_standard_output_that_cannot_be_written(self):
+        for layer, shape in (("q", SHAPE_Q), ("k", SHAPE_KV), ("v", SHAPE_KV)):
+            self.write(f"layer00_{layer}.npy", "<f2", shape, self.floats[layer])
+        for arguments in (["info"], ["--help"], ["--version"], ["run", *self.int8_arguments()],
+                          ["verify", "--quick", "--kernel", "cpu/scalar"],
+                          ["verify", "--quick", "--kernel", "cpu/scalar", "--json"],
+                          ["demo", "--data", self.folder, "--device", "cpu", "--repeat", "1"]):
+            with self.subTest(arguments), open("/dev/full", "w") as full:
+                result = self.run_qattn(*arguments, code=2, stdout=full)
+                self.assertIn("standard output cannot be written", result.stderr)
+
+    def test_scales_of_other_types(self):
+        arguments = self.int8_arguments()
+        for descr in ("<f8", "<f2"):
+            with self.subTest(descr):
+                scales = self.write("other.npy", descr, (SHAPE_Q[-2],), [1.0] * SHAPE_Q[-2])
+                at = arguments.index("--q-scale") + 1
+                self.assert_refused(["run", *arguments[:at], scales, *arguments[at + 1:]],
+                                    "other.npy: has dtype", "(allowed: float32, little-endian)")
 
 
 class VerifyTest(CommandTest):

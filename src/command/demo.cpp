@@ -33,7 +33,10 @@ std::vector<std::string> layer_names(const std::string& directory) {
       names.push_back(file.substr(0, file.size() - suffix.size()));
     }
   }
-  if (error) throw InputError(directory + ": cannot be listed: " + error.message());
+  if (error) {
+    throw InputError(directory + ": cannot be listed: " + error.message() +
+                     " (--data names the folder)");
+  }
   if (names.empty()) throw InputError(directory + ": holds no tensors (files like layer00_q.npy)");
   std::sort(names.begin(), names.end());
   return names;

@@ -89,11 +89,16 @@ int complain(const char* what) {
   return kBadInput;
 }
 
+// `code`, unless something of what was printed could not be written; an earlier flush has
+// forgotten why, the stream has not.
+int finish_output(int code) {
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return written ? code : complain("standard output cannot be written");
+}
+
 int run_chosen(const Arguments& arguments) {
   try {
-    const int code = arguments.chosen();
-    if (std::fflush(stdout) != 0) return complain("standard output cannot be written");
-    return code;
+    return finish_output(arguments.chosen());
   } catch (const std::bad_alloc&) {
     return complain("out of memory");
   } catch (const qattn::Error& error) {
@@ -123,6 +128,9 @@ int main(int argc, char** argv) {
   CLI::App app("INT8 attention on the best kernel of this machine");
   app.name("qattn");
   app.set_version_flag("--version", std::string("qattn ") + qattn::version());
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return std::string("qattn: ") + error.what() + "\n";
+  });
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default();  // --help shows defaults
   Arguments arguments;
@@ -135,7 +143,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kBadInput;
+    const bool asked_for = app.exit(error) == 0;  // --help, --version
+    return asked_for ? finish_output(0) : kBadInput;
   }
   return run_chosen(arguments);
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "command/input_error.hpp"
 #include "command/npy_header.hpp"
@@ -73,25 +74,34 @@ std::string read_header(std::FILE* file) {
   return {reinterpret_cast<const char*>(header.data()), header.size()};
 }
 
-NpyType type_from(const std::string& descr) {
-  constexpr const char* kAllowed = " (allowed: int8, float16, float32, little-endian)";
-  const std::string kind = descr.empty() ? descr : descr.substr(1);
-  if (kind == "i1") return NpyType::int8;
-  if (kind.substr(0, 1) == "O") throw InputError("holds Python objects" + std::string(kAllowed));
-  if (descr.substr(0, 1) == ">") {
-    throw InputError("is big-endian: dtype '" + descr + "'" + kAllowed);
-  }
+// The type that a description names; empty for all but the three.
+std::optional<NpyType> known_type(const std::string& descr) {
+  if (!descr.empty() && descr.substr(1) == "i1") return NpyType::int8;  // bytes have no order
   if (descr == "<f2") return NpyType::float16;
   if (descr == "<f4") return NpyType::float32;
-  std::string printable;
-  for (const char c : descr.substr(0, 32)) printable += c >= ' ' && c <= '~' ? c : '?';
-  throw InputError("has dtype '" + printable + "'" + kAllowed);
+  return std::nullopt;
 }
 
-NpyArray read(std::FILE* file) {
+NpyType type_from(const std::string& descr, const std::vector<NpyType>& allowed) {
+  const std::optional<NpyType> type = known_type(descr);
+  if (type && std::count(allowed.begin(), allowed.end(), *type) > 0) return *type;
+  std::string choice = " (allowed: ";
+  for (const NpyType one : allowed) choice += std::string(name_of(one)) + ", ";
+  choice += "little-endian)";
+  if (type) throw InputError(std::string("has dtype ") + name_of(*type) + choice);
+  if (!descr.empty() && descr.substr(1, 1) == "O") {
+    throw InputError("holds Python objects" + choice);
+  }
+  if (descr.substr(0, 1) == ">") throw InputError("is big-endian: dtype '" + descr + "'" + choice);
+  std::string printable;
+  for (const char c : descr.substr(0, 32)) printable += c >= ' ' && c <= '~' ? c : '?';
+  throw InputError("has dtype '" + printable + "'" + choice);
+}
+
+NpyArray read(std::FILE* file, const std::vector<NpyType>& allowed) {
   const NpyHeader header = parse_npy_header(read_header(file));
   NpyArray array;
-  array.type = type_from(header.descr);
+  array.type = type_from(header.descr, allowed);
   if (header.fortran_order) {
     throw InputError("is in Fortran order (allowed: C order, as numpy.ascontiguousarray makes)");
   }
@@ -159,11 +169,11 @@ std::vector<float> NpyArray::float_values() const {
   return values;
 }
 
-NpyArray read_npy(const std::string& path) {
+NpyArray read_npy(const std::string& path, const std::vector<NpyType>& allowed) {
   try {
     const File file(std::fopen(path.c_str(), "rb"));
     if (!file) throw InputError("cannot be opened: " + system_error());
-    NpyArray array = read(file.get());
+    NpyArray array = read(file.get(), allowed);
     array.path = path;
     return array;
   } catch (const InputError& error) {

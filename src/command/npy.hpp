@@ -34,8 +34,10 @@ struct NpyArray {
 };
 
 /// Reads a file. Nothing in it is trusted: never takes more memory than a small multiple of what
-/// the file holds. Throws InputError that names the path and what is wrong.
-NpyArray read_npy(const std::string& path);
+/// the file holds. Throws InputError that names the path and what is wrong, an element type that is
+/// not one of `allowed` among it.
+NpyArray read_npy(const std::string& path, const std::vector<NpyType>& allowed = {
+                                               NpyType::int8, NpyType::float16, NpyType::float32});
 
 /// Writes a float32 array in C order; `values` has as many entries as `shape` says. Throws
 /// InputError.

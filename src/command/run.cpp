@@ -24,9 +24,18 @@ struct Report {
   std::optional<double> unquantised;           // --check of float tensors
 };
 
+// Whether both name one file, which need not exist yet.
+bool same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;  // what cannot be found out will fail when it is opened
+  if (fs::equivalent(a, b, error)) return true;  // hard links too
+  return fs::weakly_canonical(fs::absolute(a, error), error) ==
+         fs::weakly_canonical(fs::absolute(b, error), error);
+}
+
 // A mistyped --out must not destroy the tensors that it was made from.
 void refuse_overwriting(const RunOptions& options) {
-  if (!options.lse.empty() && options.lse == options.out) {
+  if (!options.lse.empty() && !options.out.empty() && same_file(options.lse, options.out)) {
     throw InputError(options.lse + ": is --out and --lse at once (allowed: two files)");
   }
   const TensorFiles& files = options.files;

@@ -53,11 +53,8 @@ std::vector<float> read_scales(const std::string& path, const std::string& optio
     throw InputError(tensor.path + ": is int8, so " + option +
                      " must name its scales (a .npy file of float32, one per head)");
   }
-  const NpyArray scales = read_npy(path);
+  const NpyArray scales = read_npy(path, {NpyType::float32});
   const std::int64_t heads = shape_of(tensor).heads;
-  if (scales.type != NpyType::float32) {
-    throw InputError(path + ": has dtype " + name_of(scales.type) + " (allowed: float32)");
-  }
   if (scales.shape != std::vector<std::int64_t>{heads}) {
     throw InputError(path + ": has shape " + shape_text(scales.shape) + " (allowed: " +
                      shape_text({heads}) + ", one per head of " + tensor.path + ")");
