@@ -144,6 +144,11 @@ int use_absent_device(const Device& device) {
       std::printf("explain() says: %s\n", explanation.error.c_str());
       return 2;
     }
+    for (const KernelStatus& status : explanation.passed_over) {
+      // Not which features the device lacks, but why it cannot be used.
+      const bool of_device = status.name.rfind("cuda/", 0) == 0;
+      if (of_device && explanation.error.find(status.reason) == std::string::npos) return 5;
+    }
     for (const float x : call.out_memory.take("out")) {
       if (!is_unwritten(x)) return 3;
     }

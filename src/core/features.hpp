@@ -72,7 +72,7 @@ class FeatureSet {
 struct DeviceFeatures {
   FeatureSet have;
   FeatureSet withheld;      // the hardware has them, and they cannot be used all the same
-  std::string_view reason;  // why, for a person; of static storage
+  std::string_view reason;  // why, for a person; outlives every use of the features
 };
 
 /// The features that code compiled with `flags` ("-mavx2 -mfma") may use, those included that a

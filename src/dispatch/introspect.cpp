@@ -42,14 +42,19 @@ Explanation explain(const Device& device, const Int8Tensor& q, const Int8Tensor&
                     const Int8Tensor& v, const OutputTensor& out, const Options& options) {
   const core::Problem problem = core::make_problem(q, k, v, out, options, false);
   const bool on_cpu = device.kind() == Device::Kind::cpu;
-  const core::DeviceFeatures features = features_of(device);
+  core::DeviceFeatures features = features_of(device);
+  if (on_cpu || !features.have.empty()) {
+    return dispatch::explain(dispatch::make_selection(device, features, &problem, options.kernel));
+  }
+  // Kernels are passed over for what keeps the device from being used, not for a feature.
+  const std::string reason = cuda::unusable_reason(device.ordinal());
+  features.withheld =
+      core::FeatureSet().with(core::Feature::cuda_sm80).with(core::Feature::cuda_sm90a);
+  features.reason = reason;
   Explanation explanation =
       dispatch::explain(dispatch::make_selection(device, features, &problem, options.kernel));
-  if (!on_cpu && features.have.empty()) {
-    explanation.kernel.clear();
-    explanation.error =
-        "device " + device.name() + " cannot be used: " + cuda::unusable_reason(device.ordinal());
-  }
+  explanation.kernel.clear();
+  explanation.error = "device " + device.name() + " cannot be used: " + reason;
   return explanation;
 }
 

@@ -52,8 +52,15 @@ std::string common_reason(const Selection& s) {
   return same ? common : "no kernel can run this problem:" + all;
 }
 
+// `name` as it can stand in a message, which ends at a NUL and should be one line.
+std::string printable(std::string_view name) {
+  std::string text;
+  for (const char c : name) text += static_cast<unsigned char>(c) < ' ' || c == 0x7F ? '?' : c;
+  return text;
+}
+
 std::string forced_error(const Selection& s) {
-  const std::string name(s.forced);
+  const std::string name = printable(s.forced);
   const Kernel* kernel = find(s.table, s.forced);
   if (kernel == nullptr) {
     return std::string(s.forced_by) + " is \"" + name + "\" (allowed: " + names(s, false) + ")";
