@@ -105,6 +105,9 @@ const Unused kUnused[] = {
      [](Call& c) {
        c.q.layout = {SequenceLayout::Kind::paged, 1, kOffsets, kOffsets, kOffsets, 1};
      }},
+    {"ContextWithoutExecutor",
+     {"options.executor.context", "run null"},
+     [](Call& c) { c.options.executor.context = &c; }},
     {"ScaleOfFloatOutput",
      {"out.scale.data", "float32"},
      [](Call& c) { c.out.scale.data = c.scales.data(); }},

@@ -247,6 +247,7 @@ Problem make_problem(const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor&
   refuse_unused("v", v);
   refuse_unused(out);
   refuse_unused(options.mask);
+  refuse_unused(options.executor);
 
   Problem p;
   p.extras =

@@ -95,6 +95,12 @@ void refuse_unused(const char* name, const Int8Tensor& tensor) {
   }
 }
 
+void refuse_unused(const Executor& executor) {
+  if (executor.run == nullptr) {
+    Unused("options", ".executor", "executor.run null").pointer("context", executor.context);
+  }
+}
+
 void refuse_unused(const OutputTensor& out) {
   if (out.dtype == DataType::int8) {
     refuse_unused_block("out", ".scale", out.scale.granularity, out.scale.block_tokens);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "qattn/mask.hpp"
+#include "qattn/options.hpp"
 #include "qattn/tensor.hpp"
 
 namespace qattn::core {
@@ -13,6 +14,7 @@ namespace qattn::core {
 void refuse_unused(const Mask& mask);
 void refuse_unused(const char* name, const Int8Tensor& tensor);
 void refuse_unused(const OutputTensor& out);
+void refuse_unused(const Executor& executor);
 /// `granularity` and `block_tokens` of the argument that `name` and `field` together name.
 void refuse_unused_block(const char* name, const char* field, Scale::Granularity granularity,
                          std::int64_t block_tokens);
