@@ -1,4 +1,4 @@
-// The one exception type that the library throws.
+// The one exception type of the library.
 #pragma once
 
 #include <stdexcept>
@@ -20,7 +20,7 @@ enum class ErrorCode {
 };
 
 /// Thrown by every function of the C++ API that can fail. The message names the argument, what was
-/// given and what is allowed.
+/// given and what is allowed. Only what a caller's own Executor::run throws comes out as it is.
 class QATTN_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);

@@ -35,7 +35,8 @@ struct Options {
   Precision precision = Precision::high;
   /// Forces a kernel by name ("cpu/avx2"); empty: the environment variable QATTN_KERNEL, else the
   /// best one. A name that is unknown or not usable is an error, never a silent fall-back.
-  /// QATTN_KERNEL applies only to the device that its kernel is for.
+  /// QATTN_KERNEL applies only to the device that its kernel is for. It is read once, at the first
+  /// use of the library in the process, like QATTN_VERBOSE.
   std::string kernel;
   /// Optional output (batch, heads_q, seq_q), contiguous, in the memory space of `out`: natural
   /// logarithm of sum_j exp(S[b,h,i,j]) over the visible keys; -infinity where there are none.
