@@ -3,6 +3,7 @@
 #include "cpu/tile/panel_operands.hpp"
 #include "cpu/tile/small_task.hpp"
 #include "cpu/tile/steps.hpp"
+#include "cpu/tile/vector_chunk.hpp"
 
 namespace qattn::cpu {
 namespace {
@@ -14,7 +15,12 @@ using Operands = PanelOperands<Avx512VnniLanes, Quads<Avx512VnniLanes>, kRowVect
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avx512vnni_run(const qattn::cpu::Work& work) {
-  using Small = qattn::cpu::SmallTask<qattn::cpu::Avx512VnniLanes>;
+  using Lanes = qattn::cpu::Avx512VnniLanes;
+  using Small = qattn::cpu::SmallTask<Lanes>;
   if (Small::takes(work)) return Small(work).run();
+  using VectorChunk = qattn::cpu::VectorChunk<Lanes>;
+  if (work.step == qattn::cpu::Step::chunk && VectorChunk::fits(*work.problem)) {
+    return VectorChunk(work).run();
+  }
   qattn::cpu::run_step<qattn::cpu::Operands<2>, qattn::cpu::Operands<1>>(work);
 }

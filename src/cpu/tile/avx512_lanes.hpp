@@ -28,6 +28,8 @@ struct Avx512Lanes : XsimdLanes<xsimd::avx512bw> {
   // Takes hundreds of cycles where the result is subnormal: exponents are clamped before.
   static Floats scale_by_floor(Floats p, Floats x) { return _mm512_scalef_ps(p, x); }
   static Ints to_ints(Floats x) { return _mm512_cvtps_epi32(x); }  // nearest, ties to even
+  static float reduce_max(Floats x) { return _mm512_reduce_max_ps(x); }
+  static std::int32_t reduce_add(Ints x) { return _mm512_reduce_add_epi32(x); }
   template <int kBits>
   static Ints shift_right(Ints x) {
     return _mm512_srli_epi32(x, kBits);
