@@ -211,7 +211,9 @@ def test_module_is_faster_than_its_peers(torch: Any, record_property: Any) -> No
             mine = seconds(torch, lambda: ours(*arguments), 1000)
             for name, peer in peers.items():
                 calls = 5 if name == "loop" else 500
-                rounds[name].append(seconds(torch, lambda peer=peer: peer(*arguments), calls) / mine)
+                rounds[name].append(
+                    seconds(torch, lambda peer=peer: peer(*arguments), calls) / mine
+                )
     factors = {name: statistics.median(ratios) for name, ratios in rounds.items()}
     print(f"module {1e6 * mine:.1f} us in the last round; times faster: {factors}")
     for name, factor in factors.items():
