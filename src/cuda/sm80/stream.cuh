@@ -70,11 +70,12 @@ struct Slice {
 /// of half their columns, and transposes what it has copied itself: so it need not wait for others.
 ///
 /// With two buffers warps do not wait for each other in step. Two mbarriers carry one arrival a
-/// warp and tile: that its part of the next K has come and K before is free is said before the
-/// product with V and asked after it, that its part of V has come and V before is free is said
-/// before the product with K and asked after the softmax. So a warp may be most of a product ahead
-/// of another, and warps that have become different in phase, one at its products while another is
-/// at its softmax, stay so.
+/// thread and tile (one a warp, by a lane after __syncwarp(), is no faster, and racecheck does not
+/// follow it): that its part of the next K has come and K before is free is said before the product
+/// with V and asked after it, that its part of V has come and V before is free is said before the
+/// product with K and asked after the softmax. So a warp may be most of a product ahead of another,
+/// and warps that have become different in phase, one at its products while another is at its
+/// softmax, stay so.
 template <int kHeadDim>
 class KvStream {
   using Policy = Sm80Policy<kHeadDim>;
@@ -103,12 +104,12 @@ class KvStream {
     if constexpr (kBuffers == 2) {
       copy_values(0);
       if (threadIdx.x == 0) {
-        ptx::mbarrier_init(keys_barrier(), Policy::kWarps);
-        ptx::mbarrier_init(values_barrier(), Policy::kWarps);
+        ptx::mbarrier_init(keys_barrier(), Policy::kThreads);
+        ptx::mbarrier_init(values_barrier(), Policy::kThreads);
       }
       __syncthreads();
       ptx::cp_async_wait<1>();
-      arrive(keys_barrier());
+      ptx::mbarrier_arrive(keys_barrier());
     }
   }
 
@@ -118,7 +119,7 @@ class KvStream {
     ptx::cp_async_wait<0>();
     if constexpr (kBuffers == 2) {
       transpose(index);
-      arrive(values_barrier());
+      ptx::mbarrier_arrive(values_barrier());
       ptx::mbarrier_wait(keys_barrier(), index & 1);
       copy_keys(index + 1);
     } else {
@@ -132,7 +133,7 @@ class KvStream {
   __device__ std::uint32_t values(int index) {
     ptx::cp_async_wait<0>();
     if constexpr (kBuffers == 2) {
-      arrive(keys_barrier());
+      ptx::mbarrier_arrive(keys_barrier());
       ptx::mbarrier_wait(values_barrier(), index & 1);
       copy_values(index + 1);
     } else {
@@ -152,12 +153,6 @@ class KvStream {
   }
   __device__ std::uint32_t keys_barrier() const { return shared_ + 2 * kBuffers * kTileBytes; }
   __device__ std::uint32_t values_barrier() const { return keys_barrier() + 8; }
-
-  /// For the warp, after the work of all of its threads.
-  __device__ static void arrive(std::uint32_t barrier) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
-  }
 
   // Tile by tile, each once.
   __device__ void copy_keys(int index) {
