@@ -1,5 +1,6 @@
 // The accuracy suite: every row of verify/accuracy_rows.hpp on every kernel, at both precisions.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -52,6 +53,28 @@ std::string row_name(const testing::TestParamInfo<RowAndKernel>& info) {
   return name;
 }
 
+// `data` with every query kTimes times in a row of the output, for one batch and a full mask.
+RowData with_more_queries(const RowData& data) {
+  constexpr std::int64_t kTimes = 3;
+  const verify::Dimensions& old = data.problem.dimensions;
+  RowData more = {data.row, data.problem, {}};
+  more.problem.dimensions.seq_q = kTimes * old.seq_q;
+  for (std::int64_t i = 1; i < kTimes; ++i) {
+    more.problem.q.insert(more.problem.q.end(), data.problem.q.begin(), data.problem.q.end());
+  }
+  for (std::int64_t i = 0; i < kTimes; ++i) {
+    const std::vector<float>& out = data.reference.out;
+    more.reference.out.insert(more.reference.out.end(), out.begin(), out.end());
+  }
+  for (std::int64_t h = 0; h < old.heads_q; ++h) {
+    const auto lse = data.reference.lse.begin() + h * old.seq_q;
+    for (std::int64_t i = 0; i < kTimes; ++i) {
+      more.reference.lse.insert(more.reference.lse.end(), lse, lse + old.seq_q);
+    }
+  }
+  return more;
+}
+
 class Accuracy : public testing::TestWithParam<RowAndKernel> {
  protected:
   void SetUp() override {
@@ -85,6 +108,27 @@ TEST_P(Accuracy, WithinTheContract) {
     const std::string name = precision == Precision::high ? "high" : "fast";
     RecordProperty(name + "_relative", std::to_string(measure.relative));
     RecordProperty(name + "_row", std::to_string(measure.row));
+  }
+}
+
+// The CUDA kernels for few queries, tiny and decode, take the rows as they are; with more queries
+// the others do.
+TEST_P(Accuracy, WithinTheContractAtManyQueries) {
+  const auto& [row, kernel] = GetParam();
+  if (kernel.name.rfind("cuda/", 0) != 0) GTEST_SKIP() << "no kernel of its own for few queries";
+  const RowData& few = data_of(row);
+  if (few.problem.mask.kind != Mask::Kind::full) GTEST_SKIP() << "the queries would see others";
+  const RowData data = with_more_queries(few);
+  for (const Precision precision : {Precision::high, Precision::fast}) {
+    RunSettings settings;
+    settings.precision = precision;
+    const Result result = run_guarded(kernel, data.problem, settings);
+    expect_close(kernel, data.problem, result, data.reference, precision);
+    const verify::Measure measure = verify::measure(data.problem, result, data.reference);
+    const std::string name = precision == Precision::high ? "high" : "fast";
+    RecordProperty(name + "_relative", std::to_string(measure.relative));
+    std::printf("many queries: %s %s %s: %.1e\n", row->name.c_str(), kernel.name.c_str(),
+                name.c_str(), measure.relative);
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // As many blocks as the device runs at once take blocks of rows in turns. A producer warpgroup
 // brings Q, K and V into shared memory and transposes V, since wgmma sums bytes along rows only;
-// two or three consumer warpgroups compute 64 rows each and overlap, one's softmax with the other's
-// products and, at `fast`, with its own (the structure of FlashAttention-3, Shah et al. 2024).
+// two or three consumer warpgroups compute 64 rows each and overlap, one's softmax with another's
+// products (the structure of FlashAttention-3, Shah et al. 2024).
 // docs/numerics.md says what they compute.
 //
 // Compiled once per head_dim, with -DQATTN_HEAD_DIM.
@@ -19,15 +19,13 @@
 namespace qattn::cuda {
 namespace {
 
-template <int kHeadDim, Precision kPrecision>
+template <typename Policy, Precision kPrecision>
 __device__ __forceinline__ void consume(const AttentionParams& params,
-                                        const sm90::Shared<Sm90Policy<kHeadDim>>& shared,
-                                        int warpgroup) {
-  using Policy = Sm90Policy<kHeadDim>;
+                                        const sm90::Shared<Policy>& shared, int warpgroup) {
   sm90::Stream<Policy> stream(shared, warpgroup);
 #pragma unroll 1
   for (sm90::Schedule<Policy> schedule(params); schedule.valid(); schedule.advance()) {
-    sm90::Attention<kHeadDim, kPrecision> attention(params, schedule.work(), stream);
+    sm90::Attention<Policy, kPrecision> attention(params, schedule.work(), stream);
     if (schedule.tiles() > 0) attention.run(schedule.tiles());
     attention.finish();
   }
@@ -47,10 +45,10 @@ __global__ void __launch_bounds__(Sm90Policy<kHeadDim>::kThreads, 1)
   const int warpgroup = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == Policy::kConsumers) {
     ptx::setmaxnreg_dec<Policy::kProducerRegisters>();
-    sm90::Producer<kHeadDim>(params, shared).run();
+    sm90::Producer<Policy>(params, shared).run();
   } else {
     ptx::setmaxnreg_inc<Policy::kConsumerRegisters>();
-    consume<kHeadDim, kPrecision>(params, shared, warpgroup);
+    consume<Policy, kPrecision>(params, shared, warpgroup);
   }
 }
 

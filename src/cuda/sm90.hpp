@@ -9,31 +9,39 @@
 namespace qattn::cuda {
 
 /// Tiles of the kernel for one head_dim, a function of the head_dim alone.
-template <int kHeadDim>
+///
+/// A step, one group of keys, is what a warpgroup takes through scores, exponentials and products
+/// at a time. Three warpgroups without overlap inside hide more of each other's latencies than two
+/// with it: 764 and 615 TFLOP/s (`fast` and `high`, head_dim 128, 16384 keys) against 661 and 576.
+template <int kDim>
 struct Sm90Policy {
-  static_assert(kHeadDim % 32 == 0, "wgmma takes 32 columns of q and k");
+  static_assert(kDim % 32 == 0, "wgmma takes 32 columns of q and k");
+  static constexpr int kHeadDim = kDim;
   // Warpgroups that compute, 64 rows each: three where the output leaves them registers enough.
-  static constexpr int kConsumers = kHeadDim <= 64 ? 3 : 2;
+  static constexpr int kConsumers = kHeadDim <= 128 ? 3 : 2;
   static constexpr int kRows = 64 * kConsumers;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  // Keys of a tile: as many as the registers of a consumer hold beside its output.
-  static constexpr int kKeys = kHeadDim <= 192 ? 128 : 64;
-  /// `fast`: scores of the next tile are multiplied beside the values of this one. Registers again.
-  static constexpr bool kOverlap = kHeadDim <= 128;
+  static constexpr int kKeys = kHeadDim <= 192 ? 128 : 64;  // of a tile
+  static constexpr int kGroupTiles = kGroupKeys / kKeys;
+  // Two warpgroups compute exponentials by turns, so that one has the tensor cores meanwhile: 7 %
+  // at `high`, 3 % at `fast`. Three do better without.
+  static constexpr bool kTurns = kConsumers == 2;
   // Registers of a thread; all warpgroups start with an equal share of 512.
   static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 232;
   static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= 512);
   static constexpr int kQuerySlots = 2;  // this block of rows and the next
-  static constexpr int kKeySlots = 3;
+  // Two groups and more, or what shared memory has room for.
+  static constexpr int kKeySlots = kHeadDim == 192 ? 3 : 4;
   static constexpr int kRawSlots = 2;  // V as it lies in memory
-  static constexpr int kValueSlots = 2;
-  // Columns of V that a warpgroup multiplies at a time: its sums take half as many registers,
-  // beside kHeadDim / 2 for the output.
-  static constexpr int kColumnsPerProduct = kHeadDim < 64 ? kHeadDim : 64;
+  static constexpr int kValueSlots = kHeadDim == 192 ? 2 : 4;
+  // Columns of V that a warpgroup multiplies at a time: bytes in two buffers, of which one is
+  // multiplied while the other is added to the output, and words in their two planes.
+  static constexpr int kByteColumns = kConsumers == 3 ? 32 : 64;
+  static constexpr int kWordColumns = 32;
   static constexpr int kQueryBytes = kRows * kHeadDim;
   static constexpr int kTileBytes = kKeys * kHeadDim;
-  static constexpr int kBarrierBytes = 256;
+  static constexpr int kBarrierBytes = 512;
   static constexpr int kAlignment = 1024;  // of the first tile, more than a launch promises
   static constexpr int kSharedBytes = kQuerySlots * kQueryBytes +
                                       (kKeySlots + kRawSlots + kValueSlots) * kTileBytes +

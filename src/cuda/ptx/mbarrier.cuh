@@ -37,6 +37,26 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
   }
 }
 
+/// As mbarrier_wait(). Returns 0 in a way that keeps the compiler from computing what depends on it
+/// before.
+__device__ __forceinline__ std::int32_t mbarrier_wait_zero(std::uint64_t* barrier,
+                                                           std::uint32_t parity) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier));
+  std::int32_t waiting;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
+        "selp.s32 %0, 0, 1, p;\n"
+        "}\n"
+        : "=r"(waiting)
+        : "r"(address), "r"(parity)
+        : "memory");
+  } while (waiting > 0);
+  return waiting;
+}
+
 // The same by shared-window address, for capability 8.0 too. Without qualifiers arrivals release
 // and waits acquire, at the scope of the block.
 

@@ -23,6 +23,13 @@ struct Bytes {
   std::uint32_t a[4 * kSteps];
 };
 
+/// Two planes, 256 * high + low.
+template <int kKeys>
+struct Words {
+  Bytes<kKeys> high;
+  Bytes<kKeys> low;
+};
+
 /// The four probabilities of entry i of a plane.
 template <int kKeys>
 __device__ __forceinline__ void gather(float (&p)[4], const Scores<kKeys>& s, int i) {
@@ -30,98 +37,79 @@ __device__ __forceinline__ void gather(float (&p)[4], const Scores<kKeys>& s, in
   for (int j = 0; j < 4; ++j) p[j] = s.probability(i / 2 * 2 + j / 2, 2 * (i % 2) + j % 2);
 }
 
-/// Probabilities of a tile as 16-bit integers, two a register: h[2 * i] and h[2 * i + 1] become
-/// entry i of a plane.
-template <int kKeys>
-struct Shorts {
-  std::uint32_t h[8 * Bytes<kKeys>::kSteps];
-};
+/// Sums of the four lanes of each row.
+__device__ __forceinline__ void sum_lanes(std::uint32_t (&sums)[2]) {
+#pragma unroll
+  for (int mask = 1; mask <= 2; mask *= 2) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      sums[row] += __shfl_xor_sync(0xFFFFFFFFU, sums[row], mask);
+    }
+  }
+}
 
-/// Probabilities p * 2^-24 with p <= 255.5 to integers. As float16 they are subnormal: their bits
-/// are p, rounded to the nearest even.
+/// Probabilities in units of 2^-24, at most 255.5, to bytes, and the sums of a row's over all keys.
+/// As float16 they are subnormal: their bits are the integers, rounded to the nearest even.
 template <int kKeys>
-__device__ __forceinline__ void round_probabilities(Shorts<kKeys>& shorts, const Scores<kKeys>& s) {
+__device__ __forceinline__ void pack_bytes(Bytes<kKeys>& bytes, std::uint32_t (&sums)[2],
+                                           const Scores<kKeys>& s) {
+  // Two halves of a register each: at most 255 * kKeys / 8.
+  std::uint32_t halves[2] = {0, 0};
 #pragma unroll
   for (int i = 0; i < 4 * Bytes<kKeys>::kSteps; ++i) {
     float p[4];
     gather(p, s, i);
-    shorts.h[2 * i] = ptx::cvt_f16x2(p[0], p[1]);
-    shorts.h[2 * i + 1] = ptx::cvt_f16x2(p[2], p[3]);
+    const std::uint32_t p01 = ptx::cvt_f16x2(p[0], p[1]);
+    const std::uint32_t p23 = ptx::cvt_f16x2(p[2], p[3]);
+    halves[i % 2] += p01 + p23;
+    bytes.a[i] = ptx::prmt(p01, p23, 0x6420);
   }
+#pragma unroll
+  for (int row = 0; row < 2; ++row) sums[row] = (halves[row] & 0xFFFFU) + (halves[row] >> 16);
+  sum_lanes(sums);
 }
 
-template <int kKeys>
-__device__ __forceinline__ void pack_bytes(Bytes<kKeys>& plane, const Shorts<kKeys>& shorts) {
-#pragma unroll
-  for (int i = 0; i < 4 * Bytes<kKeys>::kSteps; ++i) {
-    plane.a[i] = ptx::prmt(shorts.h[2 * i], shorts.h[2 * i + 1], 0x6420);
-  }
-}
-
-/// Their sums over all keys of the tile, for the thread's two rows. A half of a register sums at
-/// most 16 of them, 4080.
-template <int kKeys>
-__device__ __forceinline__ void sum_shorts(std::int32_t (&sums)[2], const Shorts<kKeys>& shorts) {
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    std::uint32_t even = 0;
-    std::uint32_t odd = 0;
-#pragma unroll
-    for (int i = row; i < 4 * Bytes<kKeys>::kSteps; i += 2) {
-      even += shorts.h[2 * i];
-      odd += shorts.h[2 * i + 1];
-    }
-    even += odd;
-    even = (even & 0xFFFFU) + (even >> 16);
-    even += __shfl_xor_sync(0xFFFFFFFFU, even, 1);
-    sums[row] = static_cast<std::int32_t>(even + __shfl_xor_sync(0xFFFFFFFFU, even, 2));
-  }
-}
-
-/// Probabilities p < 2^16 to two planes. Adding 1.5 * 2^23 rounds to an integer, ties to even.
-template <int kKeys>
-__device__ __forceinline__ void pack_words(Bytes<kKeys>& high, Bytes<kKeys>& low,
-                                           const Scores<kKeys>& s) {
+/// Probabilities to words, and the sums of a row's over all keys. prepare(row, p) makes a number in
+/// units of the words, below 2^16, of one; adding 1.5 * 2^23 rounds it to an integer, ties to even.
+template <int kKeys, typename Prepare>
+__device__ __forceinline__ void pack_words(Words<kKeys>& words, std::uint32_t (&sums)[2],
+                                           const Scores<kKeys>& s, Prepare prepare) {
+  std::uint32_t high[2] = {0, 0};
+  std::uint32_t low[2] = {0, 0};
 #pragma unroll
   for (int i = 0; i < 4 * Bytes<kKeys>::kSteps; ++i) {
     float p[4];
     gather(p, s, i);
     std::uint32_t bits[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) bits[j] = __float_as_uint(p[j] + 12582912.0F);
+    for (int j = 0; j < 4; ++j) bits[j] = __float_as_uint(prepare(i % 2, p[j]) + 12582912.0F);
     const std::uint32_t p01 = ptx::prmt(bits[0], bits[1], 0x5410);
     const std::uint32_t p23 = ptx::prmt(bits[2], bits[3], 0x5410);
-    low.a[i] = ptx::prmt(p01, p23, 0x6420);
-    high.a[i] = ptx::prmt(p01, p23, 0x7531);
+    words.low.a[i] = ptx::prmt(p01, p23, 0x6420);
+    words.high.a[i] = ptx::prmt(p01, p23, 0x7531);
+    low[i % 2] = __dp4a(words.low.a[i], 0x01010101U, low[i % 2]);
+    high[i % 2] = __dp4a(words.high.a[i], 0x01010101U, high[i % 2]);
   }
+#pragma unroll
+  for (int row = 0; row < 2; ++row) sums[row] = 256 * high[row] + low[row];
+  sum_lanes(sums);
 }
 
-/// Sums of a plane over all keys of the tile, for the thread's two rows.
-template <int kKeys>
-__device__ __forceinline__ void sum_bytes(std::int32_t (&sums)[2], const Bytes<kKeys>& plane) {
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    std::uint32_t sum = 0;
-#pragma unroll
-    for (int i = row; i < 4 * Bytes<kKeys>::kSteps; i += 2) {
-      sum = __dp4a(plane.a[i], 0x01010101U, sum);
-    }
-    sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 1);
-    sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 2);
-    sums[row] = static_cast<std::int32_t>(sum);
-  }
-}
-
-/// Starts sum = plane * V for as many columns as `sum` has, from `first_column` on. The sums stay
-/// below 255 * 128 * 128 < 2^22. The caller fences and commits.
-template <int kHeadDim, int kKeys, int kTiles>
-__device__ __forceinline__ void multiply_values(std::int32_t (&sum)[kTiles][4],
-                                                const Bytes<kKeys>& plane, std::uint32_t v_tile,
+/// Starts sum = plane * V for as many columns as `sum` has, from `first_column` on, with the keys
+/// of tile t of V at v_tile[t]. The caller fences and commits. Sums stay below 255 * 128 * 128 <
+/// 2^22.
+template <int kHeadDim, int kTiles, int kKeys, int kSumTiles>
+__device__ __forceinline__ void multiply_values(std::int32_t (&sum)[kSumTiles][4],
+                                                const Bytes<kKeys>& plane,
+                                                const std::uint32_t (&v_tile)[kTiles],
                                                 int first_column) {
+  constexpr int kTileSteps = Bytes<kKeys>::kSteps / kTiles;
+  using V = TransposedV<kHeadDim, kKeys / kTiles>;
 #pragma unroll
   for (int step = 0; step < Bytes<kKeys>::kSteps; ++step) {
     ptx::wgmma_u8_s8(sum, plane.a + 4 * step,
-                     TransposedV<kHeadDim, kKeys>::k_major(v_tile, first_column, step), step > 0);
+                     V::k_major(v_tile[step / kTileSteps], first_column, step % kTileSteps),
+                     step > 0);
   }
 }
 

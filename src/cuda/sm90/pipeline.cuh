@@ -28,6 +28,12 @@ struct Position {
   int slot = 0;
   std::uint32_t parity = 0;
 
+  template <int kCount>
+  __device__ Position ahead() const {
+    Position position = *this;
+    for (int i = 0; i < kCount; ++i) position.advance();
+    return position;
+  }
   __device__ void advance() {
     if (++slot == kSlots) {
       slot = 0;

@@ -16,9 +16,9 @@ namespace qattn::cuda::sm90 {
 
 /// The tiles that a block needs, block of rows after block of rows, from the last keys to the
 /// first.
-template <int kHeadDim>
+template <typename Policy>
 class Producer {
-  using Policy = Sm90Policy<kHeadDim>;
+  static constexpr int kHeadDim = Policy::kHeadDim;
   using KvTile = Tile<kHeadDim, Policy::kKeys>;
   // A warp loads and transposes the same part of a tile of V, so that the warps need not wait for
   // each other: 32 keys, as transposing needs them, of one or all blocks of columns.

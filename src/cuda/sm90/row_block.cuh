@@ -35,7 +35,7 @@ struct RowState {
 
 /// Writes the thread's part of its rows, and their lse. `sum` of the state is that of the whole
 /// row.
-template <int kHeadDim, typename RowScale>
+template <int kHeadDim>
 __device__ __forceinline__ void finish_rows(const AttentionParams& params,
                                             const tile::BlockWork& work, const tile::Rows& rows,
                                             const RowScale& scale, const RowState& state,

@@ -1,8 +1,9 @@
-// Integer scores of a consumer warpgroup with a tile of keys.
+// Integer scores of a consumer warpgroup with a group of keys.
 #pragma once
 
 #include <cstdint>
 
+#include "cuda/ptx/ex2.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/ptx/wgmma_s8.cuh"
 #include "cuda/sm90/layout.cuh"
@@ -23,6 +24,13 @@ struct Scores {
   __device__ void set_probability(int tile, int entry, float p) {
     value[tile][entry] = __float_as_int(p);
   }
+
+  /// Part number `index` of kPartKeys keys.
+  template <int kPartKeys>
+  __device__ Scores<kPartKeys>& part(int index) {
+    static_assert(kKeys % kPartKeys == 0);
+    return *reinterpret_cast<Scores<kPartKeys>*>(&value[index * Scores<kPartKeys>::kTiles]);
+  }
 };
 
 /// Starts the product of the warpgroup's 64 rows with a tile of keys. |s| <= 128 * 128 * 256 =
@@ -40,8 +48,8 @@ __device__ __forceinline__ void begin_scores(Scores<kKeys>& s, std::uint32_t q_t
   ptx::wgmma_commit();
 }
 
-/// Rows of a negative factor: the largest score is to be the largest integer. No score is INT_MIN.
-template <int kKeys, typename RowScale>
+/// Rows of a negative factor: the largest score is to be the largest integer.
+template <int kKeys>
 __device__ __forceinline__ void orient_scores(Scores<kKeys>& s, const RowScale& scale) {
   if (!scale.special) return;
 #pragma unroll
@@ -53,31 +61,16 @@ __device__ __forceinline__ void orient_scores(Scores<kKeys>& s, const RowScale& 
   }
 }
 
-/// Whether the thread's entry i of tile n is a key that its row does not see; limit[row] is the
-/// number of keys of this tile that it does.
-__device__ __forceinline__ bool is_hidden(int n, int i, const int (&limit)[2]) {
-  return 8 * n + static_cast<int>(threadIdx.x % 4) * 2 + i % 2 >= limit[i / 2];
-}
-
+/// limit[row] is the number of keys of this group that the row sees.
 template <int kKeys>
 __device__ __forceinline__ void hide_scores(Scores<kKeys>& s, const int (&limit)[2]) {
+  const int first = static_cast<int>(threadIdx.x % 4) * 2;
+  const int own_limit[2] = {limit[0] - first, limit[1] - first};
 #pragma unroll
   for (int n = 0; n < Scores<kKeys>::kTiles; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (is_hidden(n, i, limit)) s.value[n][i] = kHidden;
-    }
-  }
-}
-
-/// The exponents of hidden scores are only as low as the row's factor makes them.
-template <int kKeys>
-__device__ __forceinline__ void hide_probabilities(Scores<kKeys>& s, const int (&limit)[2]) {
-#pragma unroll
-  for (int n = 0; n < Scores<kKeys>::kTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (is_hidden(n, i, limit)) s.value[n][i] = 0;
+      if (8 * n + i % 2 >= own_limit[i / 2]) s.value[n][i] = kHidden;
     }
   }
 }
@@ -98,16 +91,20 @@ __device__ __forceinline__ void largest_scores(std::int32_t (&largest)[2], const
     constexpr int kLast = Scores<kKeys>::kTiles - 1;
     static_assert(kLast % 2 == 1);
     even = __vimax3_s32(even, s.value[kLast][2 * row], s.value[kLast][2 * row + 1]);
-    even = max(even, odd);
-    // The four lanes of a quad share a row.
-    even = max(even, __shfl_xor_sync(0xFFFFFFFFU, even, 1));
-    largest[row] = max(even, __shfl_xor_sync(0xFFFFFFFFU, even, 2));
+    largest[row] = max(even, odd);
+  }
+  // The four lanes of a quad share a row.
+#pragma unroll
+  for (int mask = 1; mask <= 2; mask *= 2) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      largest[row] = max(largest[row], __shfl_xor_sync(0xFFFFFFFFU, largest[row], mask));
+    }
   }
 }
 
-/// Rows that need it: scores relative to their reference. The differences of visible scores are
-/// below 2^23; those of hidden ones may wrap.
-template <int kKeys, typename RowScale>
+/// Rows that need it: scores relative to their reference, as floats less their bias.
+template <int kKeys>
 __device__ __forceinline__ void relate_scores(Scores<kKeys>& s, const RowScale& scale,
                                               const std::int32_t (&reference)[2]) {
   if (!scale.special) return;
@@ -115,26 +112,37 @@ __device__ __forceinline__ void relate_scores(Scores<kKeys>& s, const RowScale& 
   for (int n = 0; n < Scores<kKeys>::kTiles; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t subtracted =
-          scale.relative[i / 2] ? static_cast<std::uint32_t>(reference[i / 2]) : 0U;
-      s.value[n][i] =
-          static_cast<std::int32_t>(static_cast<std::uint32_t>(s.value[n][i]) - subtracted);
+      const std::int32_t score = s.value[n][i];
+      const float related = static_cast<float>(score - reference[i / 2]);  // below 2^23
+      const std::uint32_t bits = __float_as_uint(related) - static_cast<std::uint32_t>(kScoreBias);
+      if (scale.relative[i / 2] && score != kHidden)
+        s.value[n][i] = static_cast<std::int32_t>(bits);
     }
   }
 }
 
-/// 2^(s * exponent - offset) in place of the scores.
-template <int kKeys, typename RowScale>
+/// 2^(f * exponent - offset) in place of the scores, f as for RowScale. `zero` is 0 and known only
+/// when exponentials may start.
+template <int kKeys>
 __device__ __forceinline__ void exponentiate(Scores<kKeys>& s, const RowScale& scale,
-                                             const float (&offset)[2]) {
+                                             const float (&offset)[2], std::int32_t zero) {
+  const std::int32_t bias = kScoreBias + zero;
 #pragma unroll
   for (int n = 0; n < Scores<kKeys>::kTiles; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float score = static_cast<float>(s.value[n][i]);
-      s.set_probability(n, i, ptx::ex2(fmaf(score, scale.exponent[i / 2], -offset[i / 2])));
+      const float biased = __int_as_float(s.value[n][i] + bias);
+      s.set_probability(n, i, ptx::ex2(fmaf(biased, scale.exponent[i / 2], -offset[i / 2])));
     }
   }
+}
+
+/// 0, known only when the exponentials of the last keys are.
+template <int kKeys>
+__device__ __forceinline__ std::int32_t last_exponentials(const Scores<kKeys>& s) {
+  constexpr int kLast = Scores<kKeys>::kTiles - 1;
+  // None is negative.
+  return (s.value[kLast][0] | s.value[kLast][1] | s.value[kLast][2] | s.value[kLast][3]) >> 31;
 }
 
 }  // namespace qattn::cuda::sm90

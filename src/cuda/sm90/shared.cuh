@@ -23,6 +23,7 @@ class Shared {
     KRing k;
     RawRing raw;  // bulk copies only: else every producer warp waits for its own copies
     VRing v;
+    std::uint64_t turn[Policy::kConsumers][4];  // of each warp of a consumer
   };
   static_assert(sizeof(Rings) <= Policy::kBarrierBytes);
 
@@ -39,6 +40,9 @@ class Shared {
     rings().k.init(bulk ? 1 : kProducerWarps, kConsumerWarps);
     rings().raw.init(1, kProducerWarps);
     rings().v.init(kProducerWarps, kConsumerWarps);
+    for (auto& of_warpgroup : rings().turn) {
+      for (std::uint64_t& turn : of_warpgroup) ptx::mbarrier_init(&turn, 1);
+    }
     ptx::mbarrier_init_done();
   }
 
