@@ -31,21 +31,9 @@ struct Sm80Policy {
 template <int kHeadDim>
 AttentionKernel sm80_kernel(Precision precision);
 
-extern template AttentionKernel sm80_kernel<32>(Precision);
-extern template AttentionKernel sm80_kernel<64>(Precision);
-extern template AttentionKernel sm80_kernel<128>(Precision);
-extern template AttentionKernel sm80_kernel<192>(Precision);
-extern template AttentionKernel sm80_kernel<256>(Precision);
-
 /// Its decode kernels.
 template <int kHeadDim>
 DecodeKernels sm80_decode();
-
-extern template DecodeKernels sm80_decode<32>();
-extern template DecodeKernels sm80_decode<64>();
-extern template DecodeKernels sm80_decode<128>();
-extern template DecodeKernels sm80_decode<192>();
-extern template DecodeKernels sm80_decode<256>();
 
 /// Runs cuda/sm80: the table's RunFunction.
 void run_sm80(const core::Problem& problem, const core::RunContext& context);

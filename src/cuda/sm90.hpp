@@ -53,21 +53,9 @@ struct Sm90Policy {
 template <int kHeadDim>
 AttentionKernel sm90_kernel(Precision precision);
 
-extern template AttentionKernel sm90_kernel<32>(Precision);
-extern template AttentionKernel sm90_kernel<64>(Precision);
-extern template AttentionKernel sm90_kernel<128>(Precision);
-extern template AttentionKernel sm90_kernel<192>(Precision);
-extern template AttentionKernel sm90_kernel<256>(Precision);
-
 /// Its decode kernels.
 template <int kHeadDim>
 DecodeKernels sm90_decode();
-
-extern template DecodeKernels sm90_decode<32>();
-extern template DecodeKernels sm90_decode<64>();
-extern template DecodeKernels sm90_decode<128>();
-extern template DecodeKernels sm90_decode<192>();
-extern template DecodeKernels sm90_decode<256>();
 
 /// Runs cuda/sm90: the table's RunFunction.
 void run_sm90(const core::Problem& problem, const core::RunContext& context);

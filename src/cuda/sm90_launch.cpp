@@ -6,19 +6,16 @@ namespace qattn::cuda {
 namespace {
 
 AttentionKernel compiled_kernel(std::size_t index, Precision precision) {
-  constexpr std::array<AttentionKernel (*)(Precision), kCompiledHeadDims.size()> kGet = {
-      &sm90_kernel<32>, &sm90_kernel<64>, &sm90_kernel<128>, &sm90_kernel<192>, &sm90_kernel<256>};
-  return kGet[index](precision);
+  return at_head_dim(index,
+                     [precision](auto head_dim) { return sm90_kernel<head_dim>(precision); });
 }
 
-DecodeKernels decode_kernels(std::size_t index) {
-  constexpr std::array<DecodeKernels (*)(), kCompiledHeadDims.size()> kGet = {
-      &sm90_decode<32>, &sm90_decode<64>, &sm90_decode<128>, &sm90_decode<192>, &sm90_decode<256>};
-  return kGet[index]();
+DecodeKernels compiled_decode(std::size_t index) {
+  return at_head_dim(index, [](auto head_dim) { return sm90_decode<head_dim>(); });
 }
 
 void launch_sm90(const core::Problem& problem, const LaunchTarget& target) {
-  static AttentionFamily family("cuda/sm90", &compiled_kernel, &decode_kernels);
+  static AttentionFamily family("cuda/sm90", &compiled_kernel, &compiled_decode);
   family.launch(problem, target);
 }
 
