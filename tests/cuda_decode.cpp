@@ -5,6 +5,7 @@
 
 #include "support/cuda_helpers.hpp"
 #include "support/device_inputs.hpp"
+#include "support/kernel_param.hpp"
 #include "support/problems.hpp"
 #include "support/run.hpp"
 
@@ -16,12 +17,6 @@ using verify::HostProblem;
 using verify::Result;
 
 constexpr Precision kPrecisions[] = {Precision::high, Precision::fast};
-
-std::vector<KernelCase> cuda_kernels() {
-  std::vector<KernelCase> kernels = all_kernels();
-  std::erase_if(kernels, [](const KernelCase& kernel) { return kernel.on_cpu(); });
-  return kernels;
-}
 
 // Device memory of the caller's: `used` bytes that are filled with one value, and a border that
 // stays as it is.

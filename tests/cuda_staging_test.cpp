@@ -164,11 +164,6 @@ class CudaStaging : public KernelTest {
     return got;
   }
 };
-std::vector<KernelCase> cuda_kernels() {
-  std::vector<KernelCase> kernels = all_kernels();
-  std::erase_if(kernels, [](const KernelCase& kernel) { return kernel.on_cpu(); });
-  return kernels;
-}
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaStaging, testing::ValuesIn(cuda_kernels()), test_name);
 
 TEST_P(CudaStaging, LargeProblemsGiveTheBitsOfTheDevice) {

@@ -12,6 +12,7 @@
 #include "support/child.hpp"
 #include "support/cuda_helpers.hpp"
 #include "support/device_inputs.hpp"
+#include "support/kernel_param.hpp"
 #include "support/problems.hpp"
 #include "support/run.hpp"
 #include "verify/host_problem.hpp"
@@ -35,11 +36,6 @@ class Cuda : public KernelTest {
     return verify::random_problem({1, 1, 20000, 8, 2, 128}, Mask::causal(), case_seed(index));
   }
 };
-std::vector<KernelCase> cuda_kernels() {
-  std::vector<KernelCase> kernels = all_kernels();
-  std::erase_if(kernels, [](const KernelCase& kernel) { return kernel.on_cpu(); });
-  return kernels;
-}
 INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, testing::ValuesIn(cuda_kernels()), test_name);
 
 // Blocks a stream until it is released, for ten seconds at most.

@@ -100,6 +100,12 @@ std::vector<KernelCase> cpu_tiers() {
   return tiers;
 }
 
+std::vector<KernelCase> cuda_kernels() {
+  std::vector<KernelCase> kernels = all_kernels();
+  std::erase_if(kernels, [](const KernelCase& kernel) { return kernel.on_cpu(); });
+  return kernels;
+}
+
 std::vector<KernelCase> usable_cpu_tiers() {
   std::vector<KernelCase> tiers;
   for (const KernelCase& kernel : cpu_tiers()) {

@@ -28,6 +28,8 @@ void PrintTo(const KernelCase& kernel, std::ostream* stream);
 
 /// Every kernel of the table, CUDA first; those that this machine lacks are marked.
 const std::vector<KernelCase>& all_kernels();
+/// The CUDA kernels of the table.
+std::vector<KernelCase> cuda_kernels();
 /// The usable CPU tiers, among them cpu/scalar.
 std::vector<KernelCase> usable_cpu_tiers();
 /// The kernel of that name; a name that is not in the table ends the test program.
