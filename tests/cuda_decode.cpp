@@ -6,6 +6,7 @@
 #include "support/cuda_helpers.hpp"
 #include "support/device_inputs.hpp"
 #include "support/kernel_param.hpp"
+#include "support/oracle.hpp"
 #include "support/problems.hpp"
 #include "support/run.hpp"
 
@@ -119,6 +120,22 @@ TEST_P(CudaDecode, WhoseWorkspaceItIsChangesNoBit) {
         too_small.expect_border_kept();
         too_small.expect_all(fill);
       }
+    }
+  }
+}
+
+// On both sides of the length from which splits are longer.
+TEST_P(CudaDecode, LongSequencesAloneAndInABatch) {
+  std::uint64_t seed = 50;
+  for (const std::int64_t seq_k : {16384, 16385, 17000}) {
+    for (const std::int64_t seq_q : {1, 5}) {
+      const HostProblem both = problem({2, seq_q, seq_k, 4, 2, 64}, seed++);
+      SCOPED_TRACE(describe(both, Precision::high));
+      const Result result = run(both, Precision::high, nullptr);
+      expect_close(kernel(), both, result, oracle(both), Precision::high);
+      const Result first = run(batch_entry(both, 0), Precision::high, nullptr);
+      const auto size = static_cast<std::ptrdiff_t>(first.out.size());
+      expect_same_bits(first.out, {result.out.begin(), result.out.begin() + size}, "out");
     }
   }
 }

@@ -8,12 +8,14 @@
 
 namespace qattn::cuda {
 
-/// Keys of a split, counted from key 0. A constant, so that a row's bits do not depend on the
-/// batch, the heads or the device. Short splits fill the device with few pairs and cut the time of
-/// a lone block, about 0.9 us a group; but a row leaves 4 * head_dim + 8 bytes of each behind, to
-/// be written and read again: with 8 rows 3 % of the split's keys and values at 512.
-inline constexpr int kSplitKeys = 512;
-static_assert(kSplitKeys % kGroupKeys == 0);
+/// Keys of a split, counted from key 0, where there are seq_k. Nothing else decides, so that a
+/// row's bits do not depend on the batch, the heads or the device. Short splits fill the device
+/// with few pairs and cut the time of a lone block, about 0.9 us a group (8 heads, 4096 keys: 14 us
+/// with splits of 512, 18 with 1024); but a row leaves 4 * head_dim + 8 bytes of each behind, to be
+/// written and read again, and blocks begin and end: 32768 keys take 73.5 us with 512, 71.5 with
+/// 1024.
+constexpr int split_keys(std::int64_t seq_k) { return seq_k <= 16384 ? 512 : 1024; }
+static_assert(split_keys(0) % kGroupKeys == 0);
 
 /// Rows that the blocks of the compiled kernels take.
 inline constexpr std::array kDecodeRows = {8, 16, 32};
@@ -34,6 +36,7 @@ struct DecodeParams {
   float* outputs = nullptr;      // [pair][row][split][compiled head_dim]
   SplitState* states = nullptr;  // [pair][row][split]
   std::uint32_t splits = 1;      // with one, blocks write the result and nothing is merged
+  int split_keys = 0;            // of a split
 };
 
 /// Tiles of the kernel for one head_dim and 8 * kRowTiles rows. Every choice fits the 99 KB that
@@ -45,16 +48,24 @@ struct DecodePolicy {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kRows = 8 * kRowTiles;
   static constexpr int kWarpKeys = kGroupKeys / kWarps;
-  // K and V arrive in half groups. Two are being read, the others are on their way: 64 KB at
-  // head_dim 128 and at least 48 KB above. 4.3 TB/s times a latency of 1 us are 33 KB a
-  // multiprocessor, and two such blocks share one on capability 9.0.
+  // The more blocks share a multiprocessor, the less of the time in which one begins or ends is
+  // lost: at head_dim 128 and 8 rows four take 3 % less time than two with as many bytes on their
+  // way. With many rows its registers allow fewer. With 32 rows 17 to 31 registers are spilled,
+  // nearly all around the loop over groups, not in it.
+  static constexpr int kBlocksPerMultiprocessor = kHeadDim > 128  ? 2
+                                                  : kHeadDim > 64 ? (kRowTiles == 1   ? 4
+                                                                     : kRowTiles == 2 ? 3
+                                                                                      : 2)
+                                                                  : (kRowTiles <= 2 ? 4 : 3);
+  // K and V arrive in half groups. Two are being read, the others are on their way: 128 KB a
+  // multiprocessor of capability 9.0 at head_dim 128 and at least 96 KB above. 4.3 TB/s times a
+  // latency of 1 us are 33 KB.
   static constexpr int kSlotKeys = kGroupKeys / 2;
-  static constexpr int kSlots = kHeadDim <= 128 ? 10 : kHeadDim <= 192 ? 7 : 5;
+  static constexpr int kSlots = kHeadDim > 192   ? 5
+                                : kHeadDim > 128 ? 7
+                                : kHeadDim > 64  ? 14 - 2 * kBlocksPerMultiprocessor
+                                                 : 10;
   static constexpr int kSlotBytes = kSlotKeys * kHeadDim;
-  // The smaller the head_dim, the more blocks it takes to hide the latency of a group; with many
-  // rows its registers allow fewer. With 32 rows 17 to 31 registers are spilled, nearly all around
-  // the loop over groups, not in it.
-  static constexpr int kBlocksPerMultiprocessor = kHeadDim <= 64 ? (kRowTiles <= 2 ? 4 : 3) : 2;
   // Blocks of 16 columns of V, of all warps and of one.
   static constexpr int kBlocks = kHeadDim / 16;
   static constexpr int kWarpBlocks = (kBlocks + kWarps - 1) / kWarps;

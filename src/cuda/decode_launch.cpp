@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxRows = 64;
 constexpr std::int64_t kMaxRowsOfOneSplit = 16;
 
 std::int64_t splits_of(const core::Problem& problem) noexcept {
-  return problem.seq_k == 0 ? 1 : (problem.seq_k - 1) / kSplitKeys + 1;
+  return problem.seq_k == 0 ? 1 : (problem.seq_k - 1) / split_keys(problem.seq_k) + 1;
 }
 
 struct DecodePlan {
@@ -104,6 +104,7 @@ void DecodeFamily::launch(const core::Problem& problem, const LaunchTarget& targ
   params.attention = params_of(problem);
   params.attention.row_blocks = static_cast<std::uint32_t>(plan.row_blocks);
   params.splits = static_cast<std::uint32_t>(plan.splits);
+  params.split_keys = split_keys(problem.seq_k);
   std::optional<StreamMemory> own;
   auto* workspace = static_cast<std::byte*>(target.workspace);
   if (target.workspace_bytes < plan.workspace_bytes()) {

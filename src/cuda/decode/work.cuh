@@ -45,9 +45,10 @@ __device__ __forceinline__ SplitWork split_work(const DecodeParams& params, std:
   work.rows.first_query = work.first_row / attention.group_size;
   work.rows.first_head_in_group = static_cast<std::uint32_t>(work.first_row % attention.group_size);
 
-  work.first_key = static_cast<int>(work.split) * kSplitKeys;
+  work.first_key = static_cast<int>(work.split) * params.split_keys;
   const int last_query = work.rows.place(work.rows.rows - 1).query;
-  const int keys = min(tile::visible_keys(attention, last_query) - work.first_key, kSplitKeys);
+  const int keys =
+      min(tile::visible_keys(attention, last_query) - work.first_key, params.split_keys);
   work.tiles = keys <= 0 ? 0 : (keys - 1) / kGroupKeys + 1;
   return work;
 }
