@@ -8,7 +8,8 @@ set(kernel_table ${PROJECT_SOURCE_DIR}/src/dispatch/kernels.inc)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_table})
 file(STRINGS ${kernel_table} rows REGEX "^QATTN_[A-Z]+_KERNEL")
 
-set(QATTN_CUDA_HEAD_DIMS 32 64 128 192 256)
+# As kCompiledHeadDims (src/cuda/attention_params.hpp): one that is missing does not link.
+set(QATTN_CUDA_HEAD_DIMS 32 64 96 128 192 256)
 set(QATTN_CPU_KERNELS)
 set(QATTN_ISA_OBJECTS)
 set(QATTN_ISA_TARGETS)

@@ -12,7 +12,7 @@
 namespace qattn::cuda {
 
 /// The head_dims that kernels are compiled for; a problem takes the next larger one.
-inline constexpr std::array kCompiledHeadDims = {32, 64, 128, 192, 256};
+inline constexpr std::array kCompiledHeadDims = {32, 64, 96, 128, 192, 256};
 
 /// Position in kCompiledHeadDims.
 std::size_t head_dim_index(std::int64_t head_dim) noexcept;
