@@ -31,7 +31,10 @@ struct BlockWork {
 };
 
 /// Work of block `index`. Blocks with the most keys come first (later rows see more keys under a
-/// causal mask), and the pairs of a section run together so that their K and V stay in L2.
+/// causal mask), and the pairs of a section run together so that their K and V stay in L2. Where
+/// rows do not fill all blocks the first rows, which see the fewest keys, have the block of fewer
+/// parts of 64: with 1024 rows in blocks of 192 the last 64 would leave two of three warpgroups
+/// without work for 1024 keys.
 template <int kRows>
 __device__ __forceinline__ BlockWork block_work(const AttentionParams& params,
                                                 std::uint32_t index) {
@@ -42,12 +45,17 @@ __device__ __forceinline__ BlockWork block_work(const AttentionParams& params,
   const std::uint32_t pair = first_pair + in_section % pairs;
   const std::uint32_t row_block = params.row_blocks - 1 - in_section / pairs;
 
-  const std::int64_t first_row = static_cast<std::int64_t>(row_block) * kRows;
+  static_assert(kRows % 64 == 0);
+  const std::int64_t first_block_rows =
+      (params.rows - std::int64_t{params.row_blocks - 1} * kRows + 63) / 64 * 64;
+  const std::int64_t first_row =
+      row_block == 0 ? 0 : first_block_rows + std::int64_t{row_block - 1} * kRows;
   const std::uint32_t heads_kv = static_cast<std::uint32_t>(params.heads_kv);
   BlockWork work;
   work.batch = params.first_batch + pair / heads_kv;
   work.head_kv = pair % heads_kv;
-  work.rows = static_cast<int>(min(params.rows - first_row, static_cast<std::int64_t>(kRows)));
+  const std::int64_t block_rows = row_block == 0 ? first_block_rows : std::int64_t{kRows};
+  work.rows = static_cast<int>(min(params.rows - first_row, block_rows));
   work.group_size = static_cast<std::uint32_t>(params.group_size);
   work.first_query = static_cast<int>(first_row);
   work.first_head_in_group = 0;
