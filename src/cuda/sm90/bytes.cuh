@@ -96,19 +96,19 @@ __device__ __forceinline__ void pack_words(Words<kKeys>& words, std::uint32_t (&
 }
 
 /// Starts sum = plane * V for as many columns as `sum` has, from `first_column` on, with the keys
-/// of tile t of V at v_tile[t]. The caller fences and commits. Sums stay below 255 * 128 * 128 <
-/// 2^22.
-template <int kHeadDim, int kTiles, int kKeys, int kSumTiles>
+/// from v_keys[t] on of tile t of V, tiles of kTileKeys. The caller fences and commits. Sums stay
+/// below 255 * 128 * 128 < 2^22.
+template <int kHeadDim, int kTileKeys, int kTiles, int kKeys, int kSumTiles>
 __device__ __forceinline__ void multiply_values(std::int32_t (&sum)[kSumTiles][4],
                                                 const Bytes<kKeys>& plane,
-                                                const std::uint32_t (&v_tile)[kTiles],
+                                                const std::uint32_t (&v_keys)[kTiles],
                                                 int first_column) {
   constexpr int kTileSteps = Bytes<kKeys>::kSteps / kTiles;
-  using V = TransposedV<kHeadDim, kKeys / kTiles>;
+  using V = TransposedV<kHeadDim, kTileKeys>;
 #pragma unroll
   for (int step = 0; step < Bytes<kKeys>::kSteps; ++step) {
     ptx::wgmma_u8_s8(sum, plane.a + 4 * step,
-                     V::k_major(v_tile[step / kTileSteps], first_column, step % kTileSteps),
+                     V::k_major(v_keys[step / kTileSteps], first_column, step % kTileSteps),
                      step > 0);
   }
 }

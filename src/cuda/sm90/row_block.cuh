@@ -10,19 +10,16 @@
 
 namespace qattn::cuda::sm90 {
 
-/// Tiles of keys from the warpgroup's point of view; tile numbers count from key 0. Rows see more
-/// keys the later they come, so that the first row says what all see and the last what any does.
+/// Keys from the warpgroup's point of view, counted from key 0. Rows see more keys the later they
+/// come, so that the first row says what all see and the last what any does.
 struct Visible {
-  int any_tiles;  // tiles of which some row sees a key
-  int all_tiles;  // tiles that all rows see whole
+  int any_keys = 0;  // that some row sees
+  int all_keys = 0;  // that all rows see
 
-  template <int kKeys>
-  __device__ static Visible of(const AttentionParams& params, const tile::BlockWork& work,
-                               int warpgroup) {
-    if (64 * warpgroup >= work.rows) return {0, 0};
-    const int first = tile::visible_keys(params, work.place(64 * warpgroup).query);
-    const int last = tile::visible_keys(params, work.place(64 * warpgroup + 63).query);
-    return {last == 0 ? 0 : (last - 1) / kKeys + 1, first / kKeys};
+  __device__ Visible(const AttentionParams& params, const tile::BlockWork& work, int warpgroup) {
+    if (64 * warpgroup >= work.rows) return;
+    all_keys = tile::visible_keys(params, work.place(64 * warpgroup).query);
+    any_keys = tile::visible_keys(params, work.place(64 * warpgroup + 63).query);
   }
 };
 

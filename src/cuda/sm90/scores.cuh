@@ -33,17 +33,17 @@ struct Scores {
   }
 };
 
-/// Starts the product of the warpgroup's 64 rows with a tile of keys. |s| <= 128 * 128 * 256 =
-/// 2^22.
-template <int kHeadDim, int kKeys>
+/// Starts the product of the warpgroup's 64 rows with kKeys keys of a tile of kTileKeys, the first
+/// of which is at `k_rows`. |s| <= 128 * 128 * 256 = 2^22.
+template <int kHeadDim, int kTileKeys, int kKeys>
 __device__ __forceinline__ void begin_scores(Scores<kKeys>& s, std::uint32_t q_tile,
-                                             std::uint32_t k_tile) {
+                                             std::uint32_t k_rows) {
   ptx::wgmma_ready(s.value);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kHeadDim / 32; ++step) {
     ptx::wgmma_s8_s8(s.value, Tile<kHeadDim, 64>::k_major(q_tile, 0, step),
-                     Tile<kHeadDim, kKeys>::k_major(k_tile, 0, step), step > 0);
+                     Tile<kHeadDim, kTileKeys>::k_major(k_rows, 0, step), step > 0);
   }
   ptx::wgmma_commit();
 }

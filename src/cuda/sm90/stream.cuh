@@ -92,7 +92,6 @@ class Stream {
     const int next = (warpgroup_ + 1) % Policy::kConsumers;
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&shared_.rings().turn[next][warp_] + zero);
   }
-  __device__ void skip_turn() { pass_turn(take_turn()); }
 
  private:
   static constexpr int kAny = 1;  // first of the named barriers; 0 is the block's
