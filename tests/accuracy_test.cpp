@@ -1,6 +1,5 @@
 // The accuracy suite: every row of verify/accuracy_rows.hpp on every kernel, at both precisions.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -82,6 +81,20 @@ class Accuracy : public testing::TestWithParam<RowAndKernel> {
     const std::string reason = skip_reason(kernel);
     if (!reason.empty()) GTEST_SKIP() << kernel.name << ": " << reason;
   }
+
+  // At both precisions, with the errors among the test's properties.
+  static void check(const KernelCase& kernel, const RowData& data) {
+    for (const Precision precision : {Precision::high, Precision::fast}) {
+      RunSettings settings;
+      settings.precision = precision;
+      const Result result = run_guarded(kernel, data.problem, settings);
+      expect_close(kernel, data.problem, result, data.reference, precision);
+      const verify::Measure measure = verify::measure(data.problem, result, data.reference);
+      const std::string name = precision == Precision::high ? "high" : "fast";
+      RecordProperty(name + "_relative", std::to_string(measure.relative));
+      RecordProperty(name + "_row", std::to_string(measure.row));
+    }
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Rows, Accuracy,
                          testing::Combine(testing::ValuesIn(all_rows()),
@@ -98,17 +111,7 @@ TEST_P(Accuracy, WithinTheContract) {
                  verify::float_attention(verify::dequantise(data.problem)), Precision::high);
     return;
   }
-  const RowData& data = data_of(row);
-  for (const Precision precision : {Precision::high, Precision::fast}) {
-    RunSettings settings;
-    settings.precision = precision;
-    const Result result = run_guarded(kernel, data.problem, settings);
-    expect_close(kernel, data.problem, result, data.reference, precision);
-    const verify::Measure measure = verify::measure(data.problem, result, data.reference);
-    const std::string name = precision == Precision::high ? "high" : "fast";
-    RecordProperty(name + "_relative", std::to_string(measure.relative));
-    RecordProperty(name + "_row", std::to_string(measure.row));
-  }
+  check(kernel, data_of(row));
 }
 
 // The CUDA kernels for few queries, tiny and decode, take the rows as they are; with more queries
@@ -118,18 +121,7 @@ TEST_P(Accuracy, WithinTheContractAtManyQueries) {
   if (kernel.name.rfind("cuda/", 0) != 0) GTEST_SKIP() << "no kernel of its own for few queries";
   const RowData& few = data_of(row);
   if (few.problem.mask.kind != Mask::Kind::full) GTEST_SKIP() << "the queries would see others";
-  const RowData data = with_more_queries(few);
-  for (const Precision precision : {Precision::high, Precision::fast}) {
-    RunSettings settings;
-    settings.precision = precision;
-    const Result result = run_guarded(kernel, data.problem, settings);
-    expect_close(kernel, data.problem, result, data.reference, precision);
-    const verify::Measure measure = verify::measure(data.problem, result, data.reference);
-    const std::string name = precision == Precision::high ? "high" : "fast";
-    RecordProperty(name + "_relative", std::to_string(measure.relative));
-    std::printf("many queries: %s %s %s: %.1e\n", row->name.c_str(), kernel.name.c_str(),
-                name.c_str(), measure.relative);
-  }
+  check(kernel, with_more_queries(few));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "support/kernel_param.hpp"
-#include "support/oracle.hpp"
 #include "support/problems.hpp"
 #include "support/run.hpp"
 
@@ -18,17 +17,7 @@ constexpr Precision kPrecisions[] = {Precision::high, Precision::fast};
 
 class Shapes : public KernelTest {
  protected:
-  // Runs at both precisions against the plain loops.
-  void check(const HostProblem& problem) {
-    const Result expected = oracle(problem);
-    for (const Precision precision : kPrecisions) {
-      SCOPED_TRACE(describe(problem, precision));
-      RunSettings settings;
-      settings.precision = precision;
-      expect_close(kernel(), problem, run_guarded(kernel(), problem, settings), expected,
-                   precision);
-    }
-  }
+  void check(const HostProblem& problem) { expect_oracle(kernel(), problem); }
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Shapes, testing::ValuesIn(all_kernels()), test_name);
 

@@ -112,6 +112,16 @@ void expect_close(const KernelCase& kernel, const HostProblem& problem, const Re
   EXPECT_LE(measure.lse, lse_bound) << where;
 }
 
+void expect_oracle(const KernelCase& kernel, const HostProblem& problem) {
+  const Result expected = oracle(problem);
+  for (const Precision precision : {Precision::high, Precision::fast}) {
+    SCOPED_TRACE(describe(problem, precision));
+    RunSettings settings;
+    settings.precision = precision;
+    expect_close(kernel, problem, run_guarded(kernel, problem, settings), expected, precision);
+  }
+}
+
 void expect_within_proof(const KernelCase& kernel, const HostProblem& problem, const Result& got,
                          Precision precision) {
   const double bound = kernel.is_reference()          ? 0

@@ -45,6 +45,9 @@ verify::Result run_guarded(const KernelCase& kernel, const verify::HostProblem& 
 void expect_close(const KernelCase& kernel, const verify::HostProblem& problem,
                   const verify::Result& got, const verify::Result& expected, Precision precision);
 
+/// Runs `problem` with `kernel` forced at both precisions and compares with the plain loops.
+void expect_oracle(const KernelCase& kernel, const verify::HostProblem& problem);
+
 /// Adds failures where `got` leaves the bounds that docs/numerics.md proves for any input: those of
 /// problems made to be hard. ||error|| of a row against sum_j P_j ||v_j||, P from the plain loops.
 void expect_within_proof(const KernelCase& kernel, const verify::HostProblem& problem,
