@@ -16,7 +16,7 @@ using Operands = TileOperands<Avx512VnniLanes, kRowVectors>;
 
 extern "C" void qattn_cpu_amx_int8_run(const qattn::cpu::Work& work) {
   using Lanes = qattn::cpu::Avx512VnniLanes;
-  using Small = qattn::cpu::SmallTask<Lanes>;
+  using Small = qattn::cpu::SmallTask;
   if (Small::takes(work)) return Small(work).run();
   const qattn::cpu::TileScope tiles;
   using DecodeChunk = qattn::cpu::DecodeChunk<Lanes>;

@@ -16,7 +16,7 @@ using Operands = PanelOperands<Avx512VnniLanes, Quads<Avx512VnniLanes>, kRowVect
 
 extern "C" void qattn_cpu_avx512vnni_run(const qattn::cpu::Work& work) {
   using Lanes = qattn::cpu::Avx512VnniLanes;
-  using Small = qattn::cpu::SmallTask<Lanes>;
+  using Small = qattn::cpu::SmallTask;
   if (Small::takes(work)) return Small(work).run();
   using VectorChunk = qattn::cpu::VectorChunk<Lanes>;
   if (work.step == qattn::cpu::Step::chunk && VectorChunk::fits(*work.problem)) {

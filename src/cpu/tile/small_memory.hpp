@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cpu/scratch.hpp"
+#include "cpu/tile/avx512_transpose.hpp"
 #include "cpu/tile/elements.hpp"
 #include "cpu/tile/numerics.hpp"
 #include "cpu/tile/panel_operands.hpp"
@@ -15,22 +16,37 @@ namespace qattn::cpu {
 namespace {
 
 constexpr std::int64_t kSmallMaxHeadDim = 64;
-constexpr std::int64_t kSmallRows = 16;  // in the lanes at once
-constexpr int kSmallKeys = 8;            // scored at once
-constexpr int kSmallColumns = 32;        // of values, at once
+constexpr int kSmallRows = 16;     // in the lanes at once, or half of them
+constexpr int kSmallKeys = 8;      // scored at once
+constexpr int kSmallColumns = 32;  // of values, at once
 constexpr int kSmallQuads = static_cast<int>(kGroupKeys) / 4;
+constexpr int kSetRows = 4;  // whose probabilities are refined together
+constexpr int kMaxSets = 2;
+
+// Rows of a block with 16-bit probabilities among others of 8.
+struct alignas(kScratchAlignment) SmallSet {
+  std::int32_t high[kSmallQuads * kSetRows];  // [quad of keys][row]
+  std::int32_t low[kSmallQuads * kSetRows];
+  int lanes[kSetRows];  // of the block; the last repeats
+};
 
 struct alignas(kScratchAlignment) SmallMemory {
-  std::uint8_t keys[kGroupKeys * kSmallMaxHeadDim];   // [key][column], plus 128
+  std::uint8_t keys[kGroupKeys * kSmallMaxHeadDim + 64];  // [key][column], plus 128
   std::int8_t values[kGroupKeys * kSmallMaxHeadDim];  // [columns / 32][quad of keys][column][key]
   float first_value[kSmallMaxHeadDim];                // of key 0, times kUnit
   std::int32_t queries[kSmallMaxHeadDim / 4 * kSmallRows];  // [quad of columns][row]
+  std::int32_t start[kSmallRows];                           // of the scores' sums
   float scores[kGroupKeys * kSmallRows];                    // [key][row]
   std::int32_t high[kSmallQuads * kSmallRows];  // probabilities: [quad of keys][row]; the upper
-  std::int32_t low[kSmallQuads * kSmallRows];   // byte of 16 bits, and the lower or only one
+  std::int32_t low[kSmallQuads * kSmallRows];   // byte of 16 bits or the only one, and the lower
+  SmallSet sets[kMaxSets];
   std::int32_t visible[kSmallRows];
+  float factors[kSmallRows];
+  float maximum[kSmallRows];
+  std::int32_t group_sum[kSmallRows];
   float old_weight[kSmallRows];
   float new_weight[kSmallRows];
+  float byte_weight[kSmallRows];  // new_weight for 8-bit probabilities
   float inverse[kSmallRows];
 };
 static_assert(sizeof(SmallMemory) <= scratch_bytes({1, 1, 1}));
@@ -73,20 +89,96 @@ class RowWalk {
 };
 
 // The keys, plus 128, as rows of whole dwords; whole steps of kSmallKeys. (Columns beyond head_dim
-// meet zeros of the queries.)
+// meet zeros of the queries.) Rows are stored whole: what is too much, the next one overwrites.
 inline void pack_small_keys(std::uint8_t* to, const std::int8_t* from, std::int64_t stride,
                             int keys, std::int64_t head_dim) {
   const __m512i offset = _mm512_set1_epi8(-128);
   const __mmask64 columns = below(head_dim);
   const std::int64_t row_bytes = round_up(head_dim, 4);
-  const __mmask64 row_columns = below(row_bytes);
   int key = 0;
-  for (; key < keys; ++key, from += stride, to += row_bytes) {
-    const __m512i row = _mm512_maskz_loadu_epi8(columns, from);
-    _mm512_mask_storeu_epi8(to, row_columns, _mm512_xor_si512(row, offset));
+  if (head_dim <= 32) {
+    for (; key < keys; ++key, from += stride, to += row_bytes) {
+      const __m256i row = _mm256_maskz_loadu_epi8(static_cast<__mmask32>(columns), from);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                          _mm256_xor_si256(row, _mm512_castsi512_si256(offset)));
+    }
+  } else {
+    for (; key < keys; ++key, from += stride, to += row_bytes) {
+      const __m512i row = _mm512_maskz_loadu_epi8(columns, from);
+      _mm512_storeu_si512(to, _mm512_xor_si512(row, offset));
+    }
   }
-  for (; key % kSmallKeys != 0; ++key, to += row_bytes) {
-    _mm512_mask_storeu_epi8(to, row_columns, offset);
+  for (; key % kSmallKeys != 0; ++key, to += row_bytes) _mm512_storeu_si512(to, offset);
+}
+
+// Sixteen rows of at most eight dwords: two rows in each vector on the way.
+inline void transpose_short_rows(__m512i (&square)[8], const std::int8_t* const (&rows)[kSmallRows],
+                                 std::int64_t head_dim) {
+  const auto columns = static_cast<__mmask32>(below(head_dim));
+  __m512i x[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    x[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_maskz_loadu_epi8(columns, rows[i])),
+                              _mm256_maskz_loadu_epi8(columns, rows[i + 8]), 1);
+  }
+  __m512i t[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    x[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    x[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    x[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    x[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  // x[i] has dwords i and i + 4 of rows 0 to 3, then of rows 8 to 11; x[i + 4] those 4 rows later.
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+  const __m512i second = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    square[i] = _mm512_permutex2var_epi64(x[i], first, x[i + 4]);
+    square[i + 4] = _mm512_permutex2var_epi64(x[i], second, x[i + 4]);
+  }
+}
+
+// The queries of a block, zeros where it has no row, and what their score sums start from:
+// kIntegerBits, less what the offset of the keys adds.
+template <int kSteps>
+inline void pack_queries_of(SmallMemory& memory, const std::int8_t* const (&rows)[kSmallRows],
+                            std::int64_t head_dim) {
+  __m512i square[kSteps];
+  if constexpr (kSteps == 8) {
+    transpose_short_rows(square, rows, head_dim);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < kSmallRows; ++i) {
+      square[i] = _mm512_maskz_loadu_epi8(below(head_dim), rows[i]);
+    }
+    transpose_dwords(square);
+  }
+  const __m512i ones = _mm512_set1_epi8(1);
+  __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+#pragma GCC unroll 16
+  for (int i = 0; i < kSteps; ++i) {
+    _mm512_store_si512(memory.queries + i * kSmallRows, square[i]);
+    sums[i % 2] = _mm512_dpbusd_epi32(sums[i % 2], ones, square[i]);
+  }
+  const __m512i sum = _mm512_add_epi32(sums[0], sums[1]);
+  _mm512_store_si512(memory.start,
+                     _mm512_sub_epi32(_mm512_set1_epi32(kIntegerBits), _mm512_slli_epi32(sum, 7)));
+}
+
+inline void pack_small_queries(SmallMemory& memory, RowWalk<const std::int8_t> from, int count,
+                               std::int64_t head_dim) {
+  const std::int8_t* rows[kSmallRows];
+  for (int i = 0; i < kSmallRows; ++i) rows[i] = i < count ? from.next() : kZeroRow;
+  if (head_dim <= 32) {
+    pack_queries_of<8>(memory, rows, head_dim);
+  } else {
+    pack_queries_of<16>(memory, rows, head_dim);
   }
 }
 
