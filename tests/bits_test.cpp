@@ -91,6 +91,37 @@ TEST_P(TierBits, ExtremesOfTheIntegers) {
   check(problem);
 }
 
+// One group of keys: blocks of rows of every size, of which none, few, most or all have 16-bit
+// probabilities at `fast`.
+TEST_P(TierBits, EveryKindOfShortProblem) {
+  std::uint64_t index = 0;
+  for (const std::int64_t seq : {2, 4, 5, 6, 8, 9, 16, 17, 24, 25, 41, 72, 113}) {
+    for (const std::int64_t head_dim : {20, 32, 48, 64}) {
+      for (const double score_sd : {0.5, 1.0, 2.0}) {
+        SCOPED_TRACE(score_sd);
+        const std::int64_t group = index % 4 == 0 ? 3 : 1;
+        const std::int64_t seq_k = index % 3 == 0 ? 128 : seq;
+        check(verify::random_problem({1, seq, seq_k, 2 * group, 2, head_dim},
+                                     index % 5 == 0 ? Mask::full() : Mask::causal(),
+                                     case_seed(index), score_sd));
+        ++index;
+      }
+    }
+  }
+}
+
+TEST_P(TierBits, ExtremesOfTheIntegersInAShortProblem) {
+  HostProblem problem =
+      verify::random_problem({2, 37, 100, 4, 2, 64}, Mask::causal(), case_seed(0), 2.0);
+  for (std::vector<std::int8_t>* tensor : {&problem.q, &problem.k, &problem.v}) {
+    for (std::int8_t& x : *tensor) x = static_cast<std::int8_t>(x < 0 ? -128 : 127);
+  }
+  check(problem);
+  for (std::int8_t& x : problem.q) x = -128;
+  for (std::int8_t& x : problem.k) x = -128;
+  check(problem);
+}
+
 // Exponents that are 0, tiny, whole numbers and halves (probabilities lie halfway between two
 // integers then), and below float32's range.
 TEST_P(TierBits, EveryKindOfExponentFactor) {

@@ -21,6 +21,9 @@ struct SmallLanes16 : Avx512VnniLanes {
     return _mm512_mask_max_ps(a, _mm512_cmpgt_epi32_mask(more, than), a, b);
   }
   static unsigned bits(Mask mask) { return static_cast<__mmask16>(mask); }
+  // As all lanes of a block, those above unspecified; and back.
+  static __m512i widen(Ints x) { return x; }
+  static Ints narrow(__m512i x) { return x; }
   static Ints max(Ints a, Ints b) { return _mm512_max_epi32(a, b); }
   using Avx512VnniLanes::max;
   static Ints shift_left_by(Ints x, Ints bits) { return _mm512_sllv_epi32(x, bits); }
@@ -58,6 +61,8 @@ struct SmallLanes8 : XsimdLanes<xsimd::avx2> {
     return _mm256_mask_max_ps(a, _mm256_cmpgt_epi32_mask(more, than), a, b);
   }
   static unsigned bits(Mask mask) { return static_cast<unsigned>(_mm256_movemask_ps(mask)); }
+  static __m512i widen(Ints x) { return _mm512_castsi256_si512(x); }
+  static Ints narrow(__m512i x) { return _mm512_castsi512_si256(x); }
   static Ints max(Ints a, Ints b) { return _mm256_max_epi32(a, b); }
   using XsimdLanes<xsimd::avx2>::max;
   static Ints shift_left_by(Ints x, Ints bits) { return _mm256_sllv_epi32(x, bits); }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kSmallMaxHeadDim = 64;
 constexpr int kSmallRows = 16;     // in the lanes at once, or half of them
-constexpr int kSmallKeys = 8;      // scored at once
+constexpr int kSmallKeys = 8;      // scored at once: two quads
 constexpr int kSmallColumns = 32;  // of values, at once
 constexpr int kSmallQuads = static_cast<int>(kGroupKeys) / 4;
 constexpr int kSetRows = 4;  // whose probabilities are refined together
@@ -27,23 +27,29 @@ constexpr int kMaxSets = 2;
 struct alignas(kScratchAlignment) SmallSet {
   std::int32_t high[kSmallQuads * kSetRows];  // [quad of keys][row]
   std::int32_t low[kSmallQuads * kSetRows];
-  int lanes[kSetRows];  // of the block; the last repeats
+  int lanes[kSmallRows];  // of the block; the last repeats
+  int count;              // of the rows, at most kSetRows
+};
+
+// A block of rows, one in each lane; lanes without a row repeat the last but have zeros for
+// queries.
+struct alignas(kScratchAlignment) SmallBlock {
+  std::int32_t visible[kSmallRows];  // keys
+  float factors[kSmallRows];
+  std::int32_t queries[kSmallMaxHeadDim / 4 * kSmallRows];  // [quad of columns][row]
+  std::int32_t start[kSmallRows];                           // of the scores' sums
+  float scores[kGroupKeys * kSmallRows];                    // [key][row]
+  float maximum[kSmallRows];                                // but that of key 0
 };
 
 struct alignas(kScratchAlignment) SmallMemory {
   std::uint8_t keys[kGroupKeys * kSmallMaxHeadDim + 64];  // [key][column], plus 128
   std::int8_t values[kGroupKeys * kSmallMaxHeadDim];  // [columns / 32][quad of keys][column][key]
   float first_value[kSmallMaxHeadDim];                // of key 0, times kUnit
-  std::int32_t queries[kSmallMaxHeadDim / 4 * kSmallRows];  // [quad of columns][row]
-  std::int32_t start[kSmallRows];                           // of the scores' sums
-  float scores[kGroupKeys * kSmallRows];                    // [key][row]
+  SmallBlock blocks[2];                               // in turns
   std::int32_t high[kSmallQuads * kSmallRows];  // probabilities: [quad of keys][row]; the upper
   std::int32_t low[kSmallQuads * kSmallRows];   // byte of 16 bits or the only one, and the lower
   SmallSet sets[kMaxSets];
-  std::int32_t visible[kSmallRows];
-  float factors[kSmallRows];
-  float maximum[kSmallRows];
-  std::int32_t group_sum[kSmallRows];
   float old_weight[kSmallRows];
   float new_weight[kSmallRows];
   float byte_weight[kSmallRows];  // new_weight for 8-bit probabilities
@@ -147,7 +153,7 @@ inline void transpose_short_rows(__m512i (&square)[8], const std::int8_t* const 
 // The queries of a block, zeros where it has no row, and what their score sums start from:
 // kIntegerBits, less what the offset of the keys adds.
 template <int kSteps>
-inline void pack_queries_of(SmallMemory& memory, const std::int8_t* const (&rows)[kSmallRows],
+inline void pack_queries_of(SmallBlock& block, const std::int8_t* const (&rows)[kSmallRows],
                             std::int64_t head_dim) {
   __m512i square[kSteps];
   if constexpr (kSteps == 8) {
@@ -163,22 +169,22 @@ inline void pack_queries_of(SmallMemory& memory, const std::int8_t* const (&rows
   __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
 #pragma GCC unroll 16
   for (int i = 0; i < kSteps; ++i) {
-    _mm512_store_si512(memory.queries + i * kSmallRows, square[i]);
+    _mm512_store_si512(block.queries + i * kSmallRows, square[i]);
     sums[i % 2] = _mm512_dpbusd_epi32(sums[i % 2], ones, square[i]);
   }
   const __m512i sum = _mm512_add_epi32(sums[0], sums[1]);
-  _mm512_store_si512(memory.start,
+  _mm512_store_si512(block.start,
                      _mm512_sub_epi32(_mm512_set1_epi32(kIntegerBits), _mm512_slli_epi32(sum, 7)));
 }
 
-inline void pack_small_queries(SmallMemory& memory, RowWalk<const std::int8_t> from, int count,
+inline void pack_small_queries(SmallBlock& block, RowWalk<const std::int8_t> from, int count,
                                std::int64_t head_dim) {
   const std::int8_t* rows[kSmallRows];
   for (int i = 0; i < kSmallRows; ++i) rows[i] = i < count ? from.next() : kZeroRow;
   if (head_dim <= 32) {
-    pack_queries_of<8>(memory, rows, head_dim);
+    pack_queries_of<8>(block, rows, head_dim);
   } else {
-    pack_queries_of<16>(memory, rows, head_dim);
+    pack_queries_of<16>(block, rows, head_dim);
   }
 }
 
