@@ -53,16 +53,19 @@ class SmallStore {
       for (int i = 0; i < kRows; ++i) {
         if (i >= count) break;
         const int lane = lane_of(i);
-        const bool empty = block_.visible[lane] == 0;
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
           const Floats output = Lanes::fma(Lanes::to_floats(Lanes::value(sums[i][half])),
                                            Lanes::splat(new_weight[lane]),
                                            first[half] * Lanes::splat(memory_.old_weight[lane]));
           const Floats scaled = (output * Lanes::splat(memory_.inverse[lane])) * v_scale_;
-          _mm512_mask_storeu_ps(to[i] + d + 16 * half, columns[half],
-                                empty ? Lanes::splat(0.0F) : scaled);
+          _mm512_mask_storeu_ps(to[i] + d + 16 * half, columns[half], scaled);
         }
+      }
+      // Rows without a visible key come first.
+      for (int i = 0; i < count && i < kRows && block_.visible[lane_of(i)] == 0; ++i) {
+        _mm512_mask_storeu_ps(to[i] + d, columns[0], Lanes::splat(0.0F));
+        _mm512_mask_storeu_ps(to[i] + d + 16, columns[1], Lanes::splat(0.0F));
       }
     }
   }
