@@ -111,6 +111,37 @@ TEST_P(Decode, EveryHeadDim) {
   }
 }
 
+// Heads side by side, in fours and what is left of them, and keys in quads.
+TEST_P(Decode, NumbersOfHeadsAndLastKeys) {
+  std::uint64_t seed = 250;
+  for (const std::int64_t heads_kv : {3, 4, 5, 6, 8}) {
+    for (const std::int64_t group : {1, 2}) {
+      const std::int64_t seq_k = 2048 + 128 + heads_kv + group;
+      check(kernel(), {{1, kWholeQueries, seq_k, group * heads_kv, heads_kv, 64}, {1, 2}},
+            Mask::causal(), seed++);
+    }
+  }
+  for (std::int64_t last = 1; last <= 9; ++last) {
+    check(kernel(), {{1, kWholeQueries, 2048 + last, 4, 1, 128}, {1}}, Mask::full(), seed++);
+  }
+}
+
+// The order of keys within a group is a matter of speed where every row sees them all: each key
+// here has a weight and a value of its own, and the least value that there is.
+TEST_P(Decode, EveryKeyMeetsItsOwnValue) {
+  HostProblem problem =
+      verify::random_problem({1, 1, 2048 + 256, 5, 5, 64}, Mask::causal(), case_seed(280), 2.0);
+  for (std::size_t i = 0; i < problem.v.size(); ++i) {
+    problem.v[i] = static_cast<std::int8_t>(static_cast<int>(i / 64 * 37 + i % 64) % 256 - 128);
+    if (i % 3 == 0) problem.k[i] = -128;
+  }
+  for (const Precision precision : kPrecisions) {
+    const Result expected =
+        run_guarded(kernel_named("cpu/scalar"), problem, settings_of(precision, 1));
+    expect_same_bits(run_guarded(kernel(), problem, settings_of(precision, 1)), expected);
+  }
+}
+
 // More heads than a task takes.
 TEST_P(Decode, ManyHeads) {
   check(kernel(), {{2, kWholeQueries, 2100, 35, 35, 64}, {1}}, Mask::causal(), 300);

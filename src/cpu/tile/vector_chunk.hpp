@@ -2,17 +2,19 @@
 // read as they lie in the caller's memory instead of being packed into panels.
 //
 //   for group of keys in the chunk:
-//     for 16 keys:
+//     for four keys:
 //       for head: scores
 //     for head:
 //       mask; start the states, in the first group; update; quantize
-//     for 16 values:
+//     for eight values:
 //       for head: accumulate
 //     for head: add the sums to the output
 //
-// Heads come inside keys, since tokens lie in memory with their heads side by side, and the
-// processor prefetches 16 rows that are read in step. Lanes are keys in the softmax, rows in the
-// update of states and columns in the output.
+// Memory decides, so it is read as the processor prefetches it by itself: heads come inside keys,
+// since tokens lie in memory with their heads side by side, and the keys taken together are 32
+// tokens apart (GroupTokens). Instructions that prefetch have no more than some 24 lines under way,
+// 15 GB/s where four such streams get 26; they help where the order changes. Lanes are keys in the
+// softmax, rows in the update of states and columns in the output.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +22,9 @@
 #include <new>
 
 #include "cpu/decode_shape.hpp"
-#include "cpu/scratch.hpp"
 #include "cpu/tile/row_block.hpp"
 #include "cpu/tile/store.hpp"
+#include "cpu/tile/vector_memory.hpp"
 #include "cpu/tile/vector_products.hpp"
 #include "cpu/work.hpp"
 
@@ -45,44 +47,30 @@ struct VectorOperands {
 template <class Lanes>
 class VectorChunk {
  public:
-  // Four rows of bytes take 16 registers of sums.
-  static constexpr std::int64_t kMaxRows = 4;
-
   static bool fits(const core::Problem& problem) {
-    return problem.head_dim % kVectorBytes == 0 && problem.rows() <= kMaxRows;
+    return problem.head_dim % kVectorBytes == 0 && problem.rows() <= kMaxVectorRows;
   }
 
   explicit VectorChunk(const Work& work)
-      : work_(work), problem_(*work.problem), rows_(work.row_end) {
-    std::byte* end = work.scratch;
-    const auto take = [&]<class T>(T*& array, std::int64_t count) {
-      array = reinterpret_cast<T*>(end);
-      end += round_up(count * static_cast<std::int64_t>(sizeof(T)), kVectorBytes);
-    };
-    static_assert(always_fits_scratch());
-    const std::int64_t all_rows = work.head_count * rows_;
-    take(queries_, all_rows * problem_.head_dim);
-    take(output_, all_rows * problem_.head_dim);
-    take(sums_, all_rows * problem_.head_dim);
-    take(scores_, all_rows * kGroupKeys);
-    take(codes_, all_rows * 2 * kGroupKeys);
-    take(states_, work.head_count);
-    take(zeros_, problem_.head_dim);
-  }
+      : work_(work),
+        problem_(*work.problem),
+        shape_{problem_.head_dim, work.row_end, work.head_count},
+        memory_(work.scratch, shape_) {}
 
   void run() {
-    std::memset(zeros_, 0, static_cast<std::size_t>(problem_.head_dim));
-    const std::int64_t elements = work_.head_count * rows_ * problem_.head_dim;
-    std::memset(output_, 0, static_cast<std::size_t>(elements) * sizeof(float));
-    for (std::int64_t head = 0; head < work_.head_count; ++head) prepare(head);
+    std::memset(memory_.output(0, 0), 0, static_cast<std::size_t>(shape_.output_elements()) * 4);
+    for (std::int64_t head = 0; head < shape_.heads; ++head) prepare(head);
     const std::int64_t begin = work_.chunk * kChunkKeys;
     const std::int64_t visible = problem_.visible_keys(problem_.seq_q - 1);
     const std::int64_t end = begin + kChunkKeys < visible ? begin + kChunkKeys : visible;
-    for (std::int64_t group = begin; group < end; group += kGroupKeys) {
-      attend(group, end - group < kGroupKeys ? end - group : kGroupKeys);
+    Group next = group_at(begin, end);
+    while (next.keys > 0) {
+      const Group group = next;
+      next = group_at(group.begin + kGroupKeys, end);
+      attend(group, next);
     }
-    for (std::int64_t head = 0; head < work_.head_count; ++head) {
-      for (std::int64_t row = 0; row < rows_; ++row) hand_over(head, row);
+    for (std::int64_t head = 0; head < shape_.heads; ++head) {
+      for (std::int64_t row = 0; row < shape_.rows; ++row) hand_over(head, row);
     }
   }
 
@@ -90,107 +78,113 @@ class VectorChunk {
   using Operands = VectorOperands<Lanes>;
   using Floats = typename Lanes::Floats;
   using Ints = typename Lanes::Ints;
+  using Memory = VectorMemory<Lanes>;
+  using State = VectorState<Lanes>;
   static constexpr std::int64_t kLanes = Lanes::kLanes;
 
-  // Of a head, with a lane for each row; lanes without a row have the values of State().
-  struct State {
-    alignas(64) float maximum[kLanes];
-    alignas(64) float sum[kLanes];
-    alignas(64) float factor[kLanes];
-    alignas(64) float group_maximum[kLanes];
-    alignas(64) std::int32_t group_sum[kLanes];
-    alignas(64) float old_weight[kLanes];
-    alignas(64) float new_weight[kLanes];
-    // Of a run of rows, at its first one, as dot_tokens() has rows in lanes.
-    alignas(64) std::int32_t offset[kMaxRows][kLanes];
-    alignas(64) std::int32_t sign[kMaxRows][kLanes];  // -1 where the factor is negative, else 0
-    bool is_words[kMaxRows] = {};
-
-    State() {
-      for (std::int64_t i = 0; i < kLanes; ++i) {
-        sum[i] = factor[i] = 0;
-        maximum[i] = group_maximum[i] = kHidden;
-        group_sum[i] = 0;
-      }
-    }
+  struct Group {
+    std::int64_t begin;
+    std::int64_t keys;  // not positive behind the last group
+    bool spread;        // GroupTokens; rows that do not see all keys want them in order
   };
 
-  // Whether the constructor stays within the scratch memory of the task, for every shape.
-  static constexpr bool always_fits_scratch() {
-    for (std::int64_t head_dim = kVectorBytes; head_dim <= 256; head_dim += kVectorBytes) {
-      for (std::int64_t rows = 1; rows <= kMaxRows; ++rows) {
-        for (std::int64_t heads = 1; heads <= kMaxChunkHeads; ++heads) {
-          const std::int64_t row_bytes = (1 + 4 + 4) * head_dim + (4 + 2) * kGroupKeys;
-          const std::int64_t states = heads * static_cast<std::int64_t>(sizeof(State));
-          const std::int64_t bytes = heads * rows * row_bytes + states + head_dim;
-          const std::size_t given = DecodeShape{head_dim, rows, heads}.scratch_bytes();
-          if (static_cast<std::size_t>(bytes) > given) return false;
-        }
-      }
-    }
-    return true;
+  Group group_at(std::int64_t begin, std::int64_t end) const {
+    const std::int64_t keys = end - begin < kGroupKeys ? end - begin : kGroupKeys;
+    return {begin, keys, begin + kGroupKeys <= problem_.visible_keys(0)};
+  }
+  GroupTokens tokens(const core::InputRef& tensor, const Group& group) const {
+    return {tensor.row(work_.batch, group.begin, work_.head_kv), tensor.strides.seq, group.keys,
+            group.spread};
   }
 
   void prepare(std::int64_t head) {
     const std::int64_t group_size = problem_.group_size();
     const std::int64_t head_kv = work_.head_kv + head;
-    State& state = *new (states_ + head) State();
-    std::int32_t offset[kMaxRows];  // keys count 128 more, as u8
-    std::int32_t sign[kMaxRows];
-    for (std::int64_t row = 0; row < rows_; ++row) {
-      const std::int64_t head_q = head_kv * group_size + row % group_size;
-      const ScoreFactor c = score_factor(problem_, head_q, head_kv);
-      state.factor[row] = c.exponent;
-      const std::int8_t* from = problem_.q.row(work_.batch, row / group_size, head_q);
-      std::memcpy(query(head, row), from, static_cast<std::size_t>(problem_.head_dim));
-      sign[row] = c.negative ? -1 : 0;
-      offset[row] = 0;
-      for (std::int64_t d = 0; d < problem_.head_dim; ++d) offset[row] += 128 * from[d];
-    }
-    each_rows(head, false, [&]<int kRows>(std::int64_t row) {
-      for (std::int64_t i = 0; i < kLanes; ++i) {
-        state.offset[row][i] = offset[row + i / (kLanes / kRows)];
-        state.sign[row][i] = sign[row + i / (kLanes / kRows)];
+    State& state = *new (&memory_.state(head)) State();
+    const auto bytes = static_cast<std::size_t>(problem_.head_dim);
+    for (std::int64_t row = 0; row < memory_.padded_rows(); ++row) {
+      std::int8_t* to = memory_.query(head, row);
+      std::int32_t offset = 0;  // keys count 128 more, as u8
+      bool negative = false;
+      if (row < shape_.rows) {
+        const std::int64_t head_q = head_kv * group_size + row % group_size;
+        const ScoreFactor c = score_factor(problem_, head_q, head_kv);
+        state.factor[row] = c.exponent;
+        negative = c.negative;
+        std::memcpy(to, problem_.q.row(work_.batch, row / group_size, head_q), bytes);
+        for (std::int64_t d = 0; d < problem_.head_dim; ++d) offset += 128 * to[d];
+      } else {
+        std::memset(to, 0, bytes);
       }
-    });
-  }
-
-  TokenRows tokens(const core::InputRef& tensor, std::int64_t head, std::int64_t group,
-                   std::int64_t keys) const {
-    return {tensor.row(work_.batch, group, work_.head_kv + head), tensor.strides.seq, keys, zeros_};
-  }
-
-  void attend(std::int64_t group, std::int64_t keys) {
-    for (std::int64_t key = 0; key < keys; key += kLanes) {
-      for (std::int64_t head = 0; head < work_.head_count; ++head) {
-        compute_scores(head, tokens(problem_.k, head, group, keys), key);
+      // A score is (x ^ sign) + bias: -x is (x ^ -1) + 1.
+      for (std::int64_t i = 0; i < kQuad; ++i) {
+        memory_.sign(head, row)[i] = negative ? -1 : 0;
+        memory_.bias(head, row)[i] = kIntegerBits + (negative ? 1 + offset : -offset);
       }
-    }
-    for (std::int64_t head = 0; head < work_.head_count; ++head) exponentiate(head, group, keys);
-    const std::int64_t elements = work_.head_count * rows_ * problem_.head_dim;
-    std::memset(sums_, 0, static_cast<std::size_t>(elements) * sizeof(std::int32_t));
-    for (std::int64_t key = 0; key < keys; key += kLanes) {
-      for (std::int64_t head = 0; head < work_.head_count; ++head) {
-        accumulate(head, tokens(problem_.v, head, group, keys), key);
-      }
-    }
-    for (std::int64_t head = 0; head < work_.head_count; ++head) {
-      for (std::int64_t row = 0; row < rows_; ++row) drain(head, row);
     }
   }
 
-  // Calls `visit<kRows>(row)` for runs of one, two or four rows, of one format where `formats`.
+  void attend(const Group& group, const Group& next) {
+    const GroupTokens k = tokens(problem_.k, group);
+    const GroupTokens v = tokens(problem_.v, group);
+    const std::int64_t quads = (group.keys + kQuad - 1) / kQuad;
+    for (std::int64_t quad = 0; quad < quads; ++quad) compute_scores(k, quad);
+    // Quads of values that are taken together, and such sets.
+    const std::int64_t apart = group.spread ? kGroupQuads / kValueQuads : 1;
+    const std::int64_t sets = (quads + kValueQuads - 1) / kValueQuads;
+    for (std::int64_t head = 0; head < shape_.heads; ++head) {
+      for (std::int64_t i = 0; i < kValueQuads; ++i) ask_for(problem_.v, v, i * apart, head);
+      exponentiate(head, group.begin, group.keys);
+    }
+    std::memset(memory_.sums(0, 0), 0, static_cast<std::size_t>(shape_.output_elements()) * 4);
+    for (std::int64_t set = 0; set < sets; ++set) {
+      accumulate(v, group.spread ? set : set * kValueQuads, apart);
+    }
+    for (std::int64_t head = 0; head < shape_.heads; ++head) {
+      if (next.keys > 0) ask_for(problem_.k, tokens(problem_.k, next), 0, head);
+      for (std::int64_t row = 0; row < shape_.rows; ++row) drain(head, row);
+    }
+  }
+
+  // Of the tokens that come after the softmax or the output, in which nothing else is read: with 32
+  // kv heads 11.3 ms for 11.5 without, with 8 4.5 for 4.9.
+  void ask_for(const core::InputRef& tensor, const GroupTokens& tokens, std::int64_t quad,
+               std::int64_t head) const {
+    for (std::int64_t i = 0; i < kQuad; ++i) {
+      const std::int8_t* from = tokens.row(quad, i) + head * tensor.strides.heads;
+      for (std::int64_t d = 0; d < problem_.head_dim; d += kVectorBytes) {
+        prefetch<kSecondCache>(from, d);
+      }
+    }
+  }
+
+  // Calls `visit<steps of a row>()`.
   template <class Visit>
-  void each_rows(std::int64_t head, bool formats, Visit&& visit) const {
-    const bool* is_words = states_[head].is_words;
+  void with_steps(Visit&& visit) const {
+    switch (problem_.head_dim / kVectorBytes) {
+      case 1:
+        return visit.template operator()<1>();
+      case 2:
+        return visit.template operator()<2>();
+      case 3:
+        return visit.template operator()<3>();
+      default:  // head_dim is at most 256
+        return visit.template operator()<4>();
+    }
+  }
+
+  // Calls `visit<kRows>(row)` for runs of one, two or four rows of one format.
+  template <class Visit>
+  void each_rows(std::int64_t head, Visit&& visit) const {
+    const bool* is_words = memory_.state(head).is_words;
     const auto alike = [&](std::int64_t row, std::int64_t count) {
-      if (row + count > rows_) return false;
-      for (std::int64_t i = 1; formats && i < count; ++i) {
+      if (row + count > shape_.rows) return false;
+      for (std::int64_t i = 1; i < count; ++i) {
         if (is_words[row + i] != is_words[row]) return false;
       }
       return true;
     };
-    for (std::int64_t row = 0; row < rows_;) {
+    for (std::int64_t row = 0; row < shape_.rows;) {
       if (alike(row, 4)) {
         visit.template operator()<4>(row);
         row += 4;
@@ -204,48 +198,54 @@ class VectorChunk {
     }
   }
 
-  void compute_scores(std::int64_t head, const TokenRows& k, std::int64_t key) {
-    each_rows(head, false, [&]<int kRows>(std::int64_t row) {
-      switch (problem_.head_dim / kVectorBytes) {
+  void compute_scores(const GroupTokens& k, std::int64_t quad) {
+    with_steps([&]<int kSteps>() {
+      switch (memory_.padded_rows()) {
         case 1:
-          return compute_scores<kRows, 1>(head, row, k, key);
+          return compute_scores<1, kSteps>(k, quad);
         case 2:
-          return compute_scores<kRows, 2>(head, row, k, key);
-        case 3:
-          return compute_scores<kRows, 3>(head, row, k, key);
-        default:  // head_dim is at most 256
-          return compute_scores<kRows, 4>(head, row, k, key);
+          return compute_scores<2, kSteps>(k, quad);
+        default:
+          return compute_scores<4, kSteps>(k, quad);
       }
     });
   }
 
-  // kInteger + score of 16 keys from `key` on, for kRows rows.
+  // kInteger + score of four keys, for the rows of all heads.
   template <int kRows, int kSteps>
-  void compute_scores(std::int64_t head, std::int64_t row, const TokenRows& k, std::int64_t key) {
-    constexpr std::int64_t kKeys = kLanes / kRows;
-    const State& state = states_[head];
-    const Ints offset = Lanes::load(state.offset[row]);
-    const Ints sign = Lanes::load(state.sign[row]);
-    for (std::int64_t i = 0; i < kLanes; i += kKeys) {
-      Ints score = dot_tokens<Lanes, kRows, kSteps>(k, key + i, query(head, row));
-      score = ((score - offset) ^ sign) - sign;
-      alignas(64) std::int32_t out[kLanes];
-      Lanes::store(out, score + Lanes::splat(kIntegerBits));
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        std::memcpy(scores_of(head, row + r) + key + i, out + r * kKeys, kKeys * sizeof(float));
-      }
+  void compute_scores(const GroupTokens& k, std::int64_t quad) {
+    constexpr int kHeads = Memory::kUnits / kRows;
+    const std::int8_t* const keys[kQuad] = {k.row(quad, 0), k.row(quad, 1), k.row(quad, 2),
+                                            k.row(quad, 3)};
+    const std::int64_t stride = problem_.k.strides.heads;
+    const std::int8_t* queries = memory_.query(0, 0);
+    const std::int32_t* sign = memory_.sign(0, 0);
+    const std::int32_t* bias = memory_.bias(0, 0);
+    float* scores = memory_.scores(0, 0) + quad * kQuad;
+    const auto compute = [&]<int kCount>(std::int64_t head) __attribute__((always_inline)) {
+      const std::int64_t row = head * kRows;
+      const Ints product = dot_quad<Lanes, kCount, kRows, kSteps>(
+          keys, head * stride, stride, queries + row * kSteps * kVectorBytes);
+      const Ints score =
+          (product ^ Ints(load_units(sign + row * kQuad))) + Ints(load_units(bias + row * kQuad));
+      store_units<kCount * kRows>(scores + row * kGroupKeys, kGroupKeys, score);
+    };
+    std::int64_t head = 0;
+    for (; head + kHeads <= shape_.heads; head += kHeads) {
+      compute.template operator()<kHeads>(head);
     }
+    for (; head < shape_.heads; ++head) compute.template operator()<1>(head);
   }
 
   void exponentiate(std::int64_t head, std::int64_t group, std::int64_t keys) {
-    State& state = states_[head];
-    for (std::int64_t row = 0; row < rows_; ++row) {
+    State& state = memory_.state(head);
+    for (std::int64_t row = 0; row < shape_.rows; ++row) {
       mask(head, row, group, keys);
       if (group == 0) start(head, row);
-      state.group_maximum[row] = largest(scores_of(head, row), keys);
+      state.group_maximum[row] = largest(memory_.scores(head, row), keys);
     }
     const auto rescale = update<Operands>(state.maximum, state.group_maximum, state.factor);
-    for (std::int64_t row = 0; row < rows_; ++row) quantize_row(head, row, keys);
+    for (std::int64_t row = 0; row < shape_.rows; ++row) quantize_row(head, row, keys);
     const Floats arriving[1] = {Lanes::to_floats(Lanes::load(state.group_sum))};
     accumulate_sum<Operands>(state.sum, arriving, rescale);
     Lanes::store(state.old_weight, rescale.old_weight[0]);
@@ -255,20 +255,20 @@ class VectorChunk {
   // kHidden for keys that the row does not see, and up to a whole vector.
   void mask(std::int64_t head, std::int64_t row, std::int64_t group, std::int64_t keys) {
     const std::int64_t visible = problem_.visible_keys(row / problem_.group_size()) - group;
-    float* scores = scores_of(head, row);
+    float* scores = memory_.scores(head, row);
     const std::int64_t end = round_up(keys, kLanes);
     for (std::int64_t key = visible < 0 ? 0 : visible; key < end; ++key) scores[key] = kHidden;
   }
 
   // Key 0 is a group of its own, as in start_state().
   void start(std::int64_t head, std::int64_t row) {
-    float* scores = scores_of(head, row);
-    states_[head].maximum[row] = scores[0];
+    float* scores = memory_.scores(head, row);
+    memory_.state(head).maximum[row] = scores[0];
     if (scores[0] == kHidden) return;
-    states_[head].sum[row] = kUnit;
+    memory_.state(head).sum[row] = kUnit;
     const std::int8_t* value = problem_.v.row(work_.batch, 0, work_.head_kv + head);
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      output(head, row)[column_place(d)] = kUnit * static_cast<float>(value[d]);
+      memory_.output(head, row)[column_place(d)] = kUnit * static_cast<float>(value[d]);
     }
     scores[0] = kHidden;
   }
@@ -284,7 +284,7 @@ class VectorChunk {
   // Probabilities of a row as bytes, or as the upper and the lower bytes of its words, and their
   // sum in units of 1/65280.
   void quantize_row(std::int64_t head, std::int64_t row, std::int64_t keys) {
-    State& state = states_[head];
+    State& state = memory_.state(head);
     const QuantizeRows<Lanes> constants{
         Lanes::splat(state.group_maximum[row]), Lanes::splat(state.factor[row]), {}};
     state.is_words[row] = problem_.precision == Precision::high;
@@ -301,8 +301,8 @@ class VectorChunk {
   template <Codes kCodes>
   std::int32_t quantize_keys(const QuantizeRows<Lanes>& constants, std::int64_t head,
                              std::int64_t row, std::int64_t keys) {
-    const float* scores = scores_of(head, row);
-    std::uint8_t* to = codes_of(head, row);
+    const float* scores = memory_.scores(head, row);
+    std::uint8_t* to = memory_.codes(head, row);
     Ints sum = Lanes::splat(0);
     for (std::int64_t key = 0; key < keys; key += kLanes) {
       const Ints codes = code<Operands, kCodes>(Lanes::load(scores + key), constants);
@@ -317,34 +317,51 @@ class VectorChunk {
     return Lanes::reduce_add(sum);
   }
 
-  // Adds 16 values from `key` on, times their probabilities, to the sums of all rows. Four rows of
-  // bytes, or two of words, take 16 registers of sums.
-  void accumulate(std::int64_t head, const TokenRows& v, std::int64_t key) {
-    const std::int64_t end = key + kLanes < v.count ? key + kLanes : v.count;
-    const auto add = [&]<int kRows, int kPlanes>(std::int64_t row) {
-      for (std::int64_t d = 0; d < problem_.head_dim; d += kVectorBytes) {
-        add_tokens<kRows, kPlanes>(v, key, end, d, codes_of(head, row), sums(head, row),
-                                   problem_.head_dim);
-      }
-    };
-    const auto add_run = [&]<int kRows>(std::int64_t row) {
-      constexpr int kMostWords = kRows < 2 ? 1 : 2;
-      if (!states_[head].is_words[row]) return add.template operator()<kRows, 1>(row);
-      add.template operator()<kMostWords, 2>(row);
-      if constexpr (kRows > kMostWords) add.template operator()<kMostWords, 2>(row + kMostWords);
-    };
-    each_rows(head, true, add_run);
+  // Adds the values of kValueQuads quads, from `quad` on and `apart`, times their probabilities, to
+  // the sums of all rows.
+  void accumulate(const GroupTokens& v, std::int64_t quad, std::int64_t apart) {
+    ValueQuads values;
+    values.code_stride = apart * kQuad;
+    values.ahead = problem_.v.strides.seq;
+    for (std::int64_t i = 0; i < kValueQuads * kQuad; ++i) {
+      values.rows[i] = v.row(quad + i / kQuad * apart, i % kQuad);
+    }
+    with_steps([&]<int kSteps>() { accumulate<kSteps>(values, quad * kQuad); });
+  }
+
+  template <int kSteps>
+  void accumulate(const ValueQuads& values, std::int64_t position) {
+    constexpr std::int64_t kHeadDim = kSteps * kVectorBytes;
+    std::int32_t* sums = memory_.sums(0, 0);
+    for (std::int64_t head = 0; head < shape_.heads; ++head) {
+      const std::int64_t offset = head * problem_.v.strides.heads;
+      const auto add = [&]<int kRows, int kPlanes>(std::int64_t row) {
+        const std::uint8_t* codes = memory_.codes(head, row) + position;
+        std::int32_t* to = sums + (head * shape_.rows + row) * kHeadDim;
+#pragma GCC unroll 4
+        for (std::int64_t d = 0; d < kHeadDim; d += kVectorBytes) {
+          add_values<Lanes, kRows, kPlanes, kHeadDim>(values, offset + d, codes, to + d);
+        }
+      };
+      each_rows(head, [&]<int kRows>(std::int64_t row) {
+        if (memory_.state(head).is_words[row]) {
+          add.template operator()<kRows, 2>(row);
+        } else {
+          add.template operator()<kRows, 1>(row);
+        }
+      });
+    }
   }
 
   // output = sums * new_weight + output * old_weight
   void drain(std::int64_t head, std::int64_t row) {
-    const State& state = states_[head];
+    const State& state = memory_.state(head);
     const float count = state.is_words[row] ? 1.0F : 256.0F;
     const Floats old_weight = Lanes::splat(state.old_weight[row]);
     const Floats new_weight = Lanes::splat(state.new_weight[row] * count);
     for (std::int64_t d = 0; d < problem_.head_dim; d += kLanes) {
-      float* at = output(head, row) + d;
-      const Floats sum = Lanes::to_floats(Lanes::load(sums(head, row) + d));
+      float* at = memory_.output(head, row) + d;
+      const Floats sum = Lanes::to_floats(Lanes::load(memory_.sums(head, row) + d));
       Lanes::store(at, Lanes::fma(sum, new_weight, Lanes::load(at) * old_weight));
     }
   }
@@ -352,44 +369,17 @@ class VectorChunk {
   void hand_over(std::int64_t head, std::int64_t row) const {
     const std::int64_t pair = work_.batch * problem_.heads_kv + work_.head_kv + head;
     float* to = work_.partials.state(pair, work_.chunk, row);
-    to[Partials::kMaximum] = states_[head].maximum[row];
-    to[Partials::kSum] = states_[head].sum[row];
+    to[Partials::kMaximum] = memory_.state(head).maximum[row];
+    to[Partials::kSum] = memory_.state(head).sum[row];
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      to[Partials::kOutput + d] = output(head, row)[column_place(d)];
+      to[Partials::kOutput + d] = memory_.output(head, row)[column_place(d)];
     }
-  }
-
-  template <class T>
-  T* at_row(T* data, std::int64_t head, std::int64_t row, std::int64_t elements) const {
-    return data + (head * rows_ + row) * elements;
-  }
-  std::int8_t* query(std::int64_t head, std::int64_t row) const {
-    return at_row(queries_, head, row, problem_.head_dim);
-  }
-  float* output(std::int64_t head, std::int64_t row) const {
-    return at_row(output_, head, row, problem_.head_dim);
-  }
-  std::int32_t* sums(std::int64_t head, std::int64_t row) const {
-    return at_row(sums_, head, row, problem_.head_dim);
-  }
-  float* scores_of(std::int64_t head, std::int64_t row) const {
-    return at_row(scores_, head, row, kGroupKeys);
-  }
-  std::uint8_t* codes_of(std::int64_t head, std::int64_t row) const {
-    return at_row(codes_, head, row, 2 * kGroupKeys);
   }
 
   const Work& work_;
   const core::Problem& problem_;
-  const std::int64_t rows_;  // of a head
-  // [head][row][..]
-  std::int8_t* queries_;  // column
-  float* output_;         // column_place(column)
-  std::int32_t* sums_;    // column_place(column)
-  float* scores_;         // key
-  std::uint8_t* codes_;   // plane, key
-  State* states_;         // [head]
-  std::int8_t* zeros_;    // a token that is not there
+  const DecodeShape shape_;
+  const Memory memory_;
 };
 
 }  // namespace

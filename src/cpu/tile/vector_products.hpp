@@ -14,44 +14,76 @@ namespace qattn::cpu {
 namespace {
 
 inline constexpr std::int64_t kVectorBytes = 64;
+// Tokens that are taken together: a lane's four bytes of the values.
+inline constexpr std::int64_t kQuad = 4;
+inline constexpr std::int64_t kGroupQuads = kGroupKeys / kQuad;
+// Quads of values between loads and stores of the sums. 32/32 and 32/8 heads (high) with 32768 keys
+// on one thread of a Zen 4: 13.2 and 5.5 ms with one, 12.2 and 4.8 with two, 12.7 and 4.8 with
+// four.
+inline constexpr std::int64_t kValueQuads = 2;
 
-// Tokens by which rows are asked for ahead, into L2. 32/32 and 32/8 heads with 32768 keys on one
-// thread of a Zen 4: 16.0 and 12.9 ms without, 14.1 and 4.4 with 16 tokens, 12.8 and 4.3 with 64,
-// 12.0 and 4.3 with 128, where two threads lose a third; into L1, 23 and 8 with 16 tokens.
-inline constexpr std::int64_t kTokensAhead = 64;
+// Bytes by which lines are asked for ahead into L1, as the first ones to be replaced: a few dozen
+// lines go through it between two uses of a sum. 32/32 and 32/8 heads as above: 11.8 and 4.7 ms
+// without, 11.4 and 4.4 with. For keys of several heads at once there is nothing to gain (10.7 for
+// 10.7, 12.8 from 512 bytes on).
+inline constexpr std::int64_t kBytesAhead = 256;
 
-// The tokens of a group for one head. Those from `count` on are zeros.
-struct TokenRows {
-  const std::int8_t* data;
-  std::int64_t stride;
-  std::int64_t count;
-  const std::int8_t* zeros;
+// Where a line is asked for: localities of __builtin_prefetch.
+inline constexpr int kFirstCache = 0;  // to be replaced first (prefetchnta)
+inline constexpr int kSecondCache = 2;
 
-  const std::int8_t* row(std::int64_t token) const {
-    return token < count ? data + token * stride : zeros;
+// Never faults, so the address may lie outside of the tensor: it is computed as an integer.
+template <int kCache>
+[[gnu::always_inline]] inline void prefetch(const std::int8_t* from, std::int64_t ahead) {
+  const auto address = std::bit_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead);
+  __builtin_prefetch(std::bit_cast<const char*>(address), 0, kCache);
+}
+
+// The tokens of a group by position. Where the group is `spread`, position 4 q + i is token
+// 32 i + q: quad after quad, the rows of adjacent heads are four streams that each go through
+// memory from end to end. The order within a group changes no sum, and no largest score.
+class GroupTokens {
+ public:
+  GroupTokens(const std::int8_t* data, std::int64_t stride, std::int64_t count, bool spread)
+      : data_(data),
+        quad_stride_(spread ? stride : kQuad * stride),
+        token_stride_(spread ? kGroupQuads * stride : stride),
+        count_(count) {}
+
+  // Positions from the last token on are the last token: what is made of them is hidden.
+  const std::int8_t* row(std::int64_t quad, std::int64_t i) const {
+    if (kQuad * quad + i >= count_) {
+      quad = (count_ - 1) / kQuad;
+      i = (count_ - 1) % kQuad;
+    }
+    return data_ + quad * quad_stride_ + i * token_stride_;
   }
-  // Never faults, so the address may lie outside of the tensor: it is computed as an integer.
-  void prefetch(const std::int8_t* from) const {
-    const auto ahead = static_cast<std::uintptr_t>(kTokensAhead * stride);
-    const auto address = std::bit_cast<std::uintptr_t>(from) + ahead;
-    _mm_prefetch(std::bit_cast<const char*>(address), _MM_HINT_T1);
-  }
+
+ private:
+  const std::int8_t* data_;
+  std::int64_t quad_stride_;
+  std::int64_t token_stride_;
+  std::int64_t count_;
 };
 
 // Sums of the 16 lanes of each of 16 vectors, in order.
-inline __m512i sum_lanes(__m512i (&x)[16]) {
+template <class Sum>
+[[gnu::always_inline]] inline __m512i sum_lanes(const Sum (&x)[16]) {
   __m512i quads[4];
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     __m512i pairs[2];
+#pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
-      const __m512i a = x[4 * i + 2 * j];
-      const __m512i b = x[4 * i + 2 * j + 1];
+      const auto a = reinterpret_cast<__m512i>(x[4 * i + 2 * j]);
+      const auto b = reinterpret_cast<__m512i>(x[4 * i + 2 * j + 1]);
       pairs[j] = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     }
     quads[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[0], pairs[1]),
                                 _mm512_unpackhi_epi64(pairs[0], pairs[1]));
   }
   __m512i halves[2];
+#pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
     halves[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(quads[2 * i], quads[2 * i + 1], 0x44),
                                  _mm512_shuffle_i32x4(quads[2 * i], quads[2 * i + 1], 0xEE));
@@ -60,31 +92,34 @@ inline __m512i sum_lanes(__m512i (&x)[16]) {
                           _mm512_shuffle_i32x4(halves[0], halves[1], 0xDD));
 }
 
-// Dot products of 16 / kRows keys from `key` on, each value 128 larger, with kRows rows of queries;
-// lanes are keys inside rows. They stay below 255 * 128 * 256 < 2^23.
-template <class Lanes, int kRows, int kSteps>
-[[gnu::always_inline]] inline typename Lanes::Ints dot_tokens(const TokenRows& keys,
-                                                              std::int64_t key,
-                                                              const std::int8_t* queries) {
+// Dot products of the keys rows[..] with the queries of kHeads heads of kRows rows each, `offset`
+// into the rows; lanes are keys inside rows inside heads. Values of keys count 128 more: they stay
+// below 255 * 128 * 256 < 2^23.
+template <class Lanes, int kHeads, int kRows, int kSteps>
+[[gnu::always_inline]] inline typename Lanes::Ints dot_quad(const std::int8_t* const (&rows)[kQuad],
+                                                            std::int64_t offset,
+                                                            std::int64_t head_stride,
+                                                            const std::int8_t* queries) {
   constexpr std::int64_t kHeadDim = kSteps * kVectorBytes;
-  constexpr int kKeys = 16 / kRows;
   const __m512i flip = _mm512_set1_epi8(-128);
-  __m512i sums[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < kKeys; ++i) {
-    const std::int8_t* from = keys.row(key + i);
-    __m512i sum[kRows];
-    for (__m512i& x : sum) x = _mm512_setzero_si512();
-    for (std::int64_t d = 0; d < kHeadDim; d += kVectorBytes) {
-      keys.prefetch(from + d);
-      const __m512i k = _mm512_xor_si512(_mm512_loadu_si512(from + d), flip);
+  typename Lanes::Sum sums[16] = {};
 #pragma GCC unroll 4
-      for (int row = 0; row < kRows; ++row) {
-        const __m512i q = _mm512_load_si512(queries + row * kHeadDim + d);
-        sum[row] = _mm512_dpbusd_epi32(sum[row], k, q);
+  for (int head = 0; head < kHeads; ++head) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kQuad; ++i) {
+#pragma GCC unroll 4
+      for (std::int64_t d = 0; d < kHeadDim; d += kVectorBytes) {
+        const std::int8_t* from = rows[i] + offset + head * head_stride + d;
+        if constexpr (kHeads == 1) prefetch<kFirstCache>(from, kBytesAhead);
+        const __m512i k = _mm512_xor_si512(_mm512_loadu_si512(from), flip);
+#pragma GCC unroll 4
+        for (int row = 0; row < kRows; ++row) {
+          const __m512i q = _mm512_load_si512(queries + (head * kRows + row) * kHeadDim + d);
+          auto& sum = sums[(head * kRows + row) * kQuad + i];
+          sum = Lanes::hold(Lanes::dot_quads(Lanes::value(sum), k, q));
+        }
       }
     }
-    for (int row = 0; row < kRows; ++row) sums[row * kKeys + i] = sum[row];
   }
   return sum_lanes(sums);
 }
@@ -95,45 +130,76 @@ constexpr std::int64_t column_place(std::int64_t d) {
   return d - in_block + in_block / 4 % 4 * 16 + in_block / 16 * 4 + in_block % 4;
 }
 
-// Adds the products of the columns [d, d + 64) of the tokens [begin, end) with the codes of kRows
-// rows to their sums, `sum_stride` apart. Codes are one plane of bytes or two, upper and lower, of
-// kGroupKeys each, and zeros for tokens that are not there.
-template <int kRows, int kPlanes>
-[[gnu::always_inline]] inline void add_tokens(const TokenRows& values, std::int64_t begin,
-                                              std::int64_t end, std::int64_t d,
-                                              const std::uint8_t* codes, std::int32_t* sums,
-                                              std::int64_t sum_stride) {
-  __m512i sum[kRows][kPlanes][4];
-  for (auto& planes : sum) {
-    for (auto& vectors : planes) {
-      for (__m512i& x : vectors) x = _mm512_setzero_si512();
+// Vectors 2 kHalf and 2 kHalf + 1 of the columns of four rows, each lane with a column's four
+// bytes.
+struct Interleaved {
+  __m512i low;
+  __m512i high;
+};
+template <int kHalf>
+[[gnu::always_inline]] inline Interleaved interleave(__m512i a, __m512i b, __m512i c, __m512i d) {
+  const __m512i ab = kHalf == 0 ? _mm512_unpacklo_epi8(a, b) : _mm512_unpackhi_epi8(a, b);
+  const __m512i cd = kHalf == 0 ? _mm512_unpacklo_epi8(c, d) : _mm512_unpackhi_epi8(c, d);
+  return {_mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd)};
+}
+
+// The rows of values of some quads and the codes that belong to them, `code_stride` apart. The
+// lines `ahead` in the rows are asked for into L2, since eight rows are more than the processor's
+// own prefetching keeps up with. With the token that comes next in the rows, 32/32 and 32/8 heads
+// take 10.9 and 4.4 ms, for 12.2 and 4.6 without; with the one after that 11.3 and 4.5; the keys,
+// four rows at a time, lose by it (11.8).
+struct ValueQuads {
+  const std::int8_t* rows[kValueQuads * kQuad];
+  std::int64_t code_stride;
+  std::int64_t ahead;
+};
+
+// Adds products of values with the codes of kRows rows to their sums, kSumStride apart, for 64
+// columns or half of them. Codes are one plane of bytes or two, upper and lower, of kGroupKeys
+// each.
+template <class Lanes, int kRows, int kPlanes, int kFirstHalf, int kHalves, std::int64_t kSumStride>
+[[gnu::always_inline]] inline void add_half(const ValueQuads& values, std::int64_t offset,
+                                            const std::uint8_t* codes, std::int32_t* sums) {
+  constexpr int kVectors = 2 * kHalves;
+  sums += 2 * kFirstHalf * Lanes::kLanes;
+  typename Lanes::Sum sum[kRows][kPlanes][kVectors] = {};
+#pragma GCC unroll 4
+  for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      sum[row][kPlanes - 1][i] =
+          Lanes::hold(Lanes::load(sums + row * kSumStride + i * Lanes::kLanes));
     }
   }
-  for (std::int64_t token = begin; token < end; token += 4) {
-    __m512i rows[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const std::int8_t* from = values.row(token + i) + d;
-      values.prefetch(from);
-      rows[i] = _mm512_loadu_si512(from);
-    }
-    const __m512i low[2] = {_mm512_unpacklo_epi8(rows[0], rows[1]),
-                            _mm512_unpackhi_epi8(rows[0], rows[1])};
-    const __m512i high[2] = {_mm512_unpacklo_epi8(rows[2], rows[3]),
-                             _mm512_unpackhi_epi8(rows[2], rows[3])};
-    const __m512i quads[4] = {
-        _mm512_unpacklo_epi16(low[0], high[0]), _mm512_unpackhi_epi16(low[0], high[0]),
-        _mm512_unpacklo_epi16(low[1], high[1]), _mm512_unpackhi_epi16(low[1], high[1])};
+  const auto add = [](auto& to, __m512i p, __m512i v) __attribute__((always_inline)) {
+    to = Lanes::hold(Lanes::dot_quads(Lanes::value(to), p, v));
+  };
+#pragma GCC unroll 2
+  for (int quad = 0; quad < kValueQuads; ++quad) {
+    const auto load = [&](int i) __attribute__((always_inline)) {
+      const std::int8_t* from = values.rows[quad * kQuad + i] + offset;
+      if constexpr (kFirstHalf == 0) {
+        prefetch<kFirstCache>(from, kBytesAhead);
+        prefetch<kSecondCache>(from, values.ahead);
+      }
+      return _mm512_loadu_si512(from);
+    };
+    const __m512i rows[kQuad] = {load(0), load(1), load(2), load(3)};
+    const Interleaved first = interleave<kFirstHalf>(rows[0], rows[1], rows[2], rows[3]);
+    const Interleaved second = interleave<1>(rows[0], rows[1], rows[2], rows[3]);
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
       for (int plane = 0; plane < kPlanes; ++plane) {
         std::int32_t code = 0;
-        std::memcpy(&code, codes + (2 * row + plane) * kGroupKeys + token, sizeof code);
+        std::memcpy(&code, codes + (2 * row + plane) * kGroupKeys + quad * values.code_stride,
+                    sizeof code);
         const __m512i p = _mm512_set1_epi32(code);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          sum[row][plane][i] = _mm512_dpbusd_epi32(sum[row][plane][i], p, quads[i]);
+        add(sum[row][plane][0], p, first.low);
+        add(sum[row][plane][1], p, first.high);
+        if constexpr (kHalves == 2) {
+          add(sum[row][plane][2], p, second.low);
+          add(sum[row][plane][3], p, second.high);
         }
       }
     }
@@ -141,16 +207,42 @@ template <int kRows, int kPlanes>
 #pragma GCC unroll 4
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      std::int32_t* to = sums + row * sum_stride + d + i * 16;
-      __m512i total = sum[row][0][i];
-      if constexpr (kPlanes == 2) {
-        total = _mm512_add_epi32(_mm512_slli_epi32(total, 8), sum[row][1][i]);
-      }
-      _mm512_store_si512(to, _mm512_add_epi32(_mm512_load_si512(to), total));
+    for (int i = 0; i < kVectors; ++i) {
+      auto total = sum[row][kPlanes - 1][i];
+      if constexpr (kPlanes == 2) total += sum[row][0][i] << 8;
+      Lanes::store(sums + row * kSumStride + i * Lanes::kLanes, Lanes::value(total));
     }
   }
 }
+
+// The same for 64 columns. Four rows of words take 32 sums, half of them at a time.
+template <class Lanes, int kRows, int kPlanes, std::int64_t kSumStride>
+[[gnu::always_inline]] inline void add_values(const ValueQuads& values, std::int64_t offset,
+                                              const std::uint8_t* codes, std::int32_t* sums) {
+  if constexpr (kRows * kPlanes > 4) {
+    add_half<Lanes, kRows, kPlanes, 0, 1, kSumStride>(values, offset, codes, sums);
+    add_half<Lanes, kRows, kPlanes, 1, 1, kSumStride>(values, offset, codes, sums);
+  } else {
+    add_half<Lanes, kRows, kPlanes, 0, 2, kSumStride>(values, offset, codes, sums);
+  }
+}
+
+// Stores four lanes for each of kUnits rows, `stride` apart.
+template <int kUnits>
+[[gnu::always_inline]] inline void store_units(float* to, std::int64_t stride, __m512i x) {
+  const auto store = [&]<int kUnit>() {
+    if constexpr (kUnit < kUnits) {
+      _mm_store_si128(reinterpret_cast<__m128i*>(to + kUnit * stride),
+                      _mm512_extracti32x4_epi32(x, kUnit));
+    }
+  };
+  store.template operator()<0>();
+  store.template operator()<1>();
+  store.template operator()<2>();
+  store.template operator()<3>();
+}
+
+inline __m512i load_units(const std::int32_t* from) { return _mm512_loadu_si512(from); }
 
 // The low bytes of 16 integers.
 template <class Lanes>
