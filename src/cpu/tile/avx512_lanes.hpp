@@ -42,6 +42,13 @@ struct Avx512Lanes : XsimdLanes<xsimd::avx512bw> {
   static Ints dot_pairs(Ints sum, Ints a, Ints b) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
   }
+  // sum += four u8 of `a` by four s8 of `b`, exactly, where instructions of bytes saturate.
+  static Ints dot_quads(Ints sum, Ints a, Ints b) {
+    const __m512i even = _mm512_madd_epi16(_mm512_and_si512(a, _mm512_set1_epi16(0xFF)),
+                                           _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8));
+    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(a, 8), _mm512_srai_epi16(b, 8));
+    return _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
+  }
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Products of decoding on AVX-512 with VNNI: few rows of queries, and keys and values as they lie
-// in the caller's memory.
+// Products of decoding on AVX-512: few rows of queries, and keys and values as they lie in the
+// caller's memory.
 #pragma once
 
 #include <immintrin.h>
