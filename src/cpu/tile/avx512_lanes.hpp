@@ -10,6 +10,7 @@ namespace qattn::cpu {
 namespace {
 
 struct Avx512Lanes : XsimdLanes<xsimd::avx512bw> {
+  static constexpr int kRegisters = 32;
   using Sum = std::int32_t __attribute__((vector_size(64)));
 
   static Sum hold(Ints x) { return reinterpret_cast<Sum>(x.data); }
@@ -48,6 +49,39 @@ struct Avx512Lanes : XsimdLanes<xsimd::avx512bw> {
                                            _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8));
     const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(a, 8), _mm512_srai_epi16(b, 8));
     return _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
+  }
+
+  // Vectors of bytes, as decoding takes them (vector_products.hpp).
+  static Ints load_bytes(const std::int8_t* from) { return _mm512_loadu_si512(from); }
+  static Ints load_unaligned(const std::int32_t* from) { return _mm512_loadu_si512(from); }
+  // Neighbouring elements of kBits of a and b in turns, from the lower half of each 128 bits.
+  template <int kBits>
+  static Ints unpack_low(Ints a, Ints b) {
+    if constexpr (kBits == 8) return _mm512_unpacklo_epi8(a, b);
+    if constexpr (kBits == 16) return _mm512_unpacklo_epi16(a, b);
+    if constexpr (kBits == 32) return _mm512_unpacklo_epi32(a, b);
+    if constexpr (kBits == 64) return _mm512_unpacklo_epi64(a, b);
+  }
+  template <int kBits>
+  static Ints unpack_high(Ints a, Ints b) {
+    if constexpr (kBits == 8) return _mm512_unpackhi_epi8(a, b);
+    if constexpr (kBits == 16) return _mm512_unpackhi_epi16(a, b);
+    if constexpr (kBits == 32) return _mm512_unpackhi_epi32(a, b);
+    if constexpr (kBits == 64) return _mm512_unpackhi_epi64(a, b);
+  }
+  // Sums of the four quarters of each of four vectors, in order.
+  static Ints sum_quarters(const Ints (&x)[4]) {
+    const auto pair = [](Ints a, Ints b) -> Ints {
+      return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+    };
+    return pair(pair(x[0], x[1]), pair(x[2], x[3]));
+  }
+  template <int kQuarter>
+  static void store_quarter(float* to, Ints x) {
+    _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm512_extracti32x4_epi32(x, kQuarter));
+  }
+  static void store_low_bytes(std::uint8_t* to, Ints x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x));
   }
 };
 

@@ -158,18 +158,18 @@ class VectorChunk {
     }
   }
 
-  // Calls `visit<steps of a row>()`.
+  // Calls `visit<head_dim>()`.
   template <class Visit>
-  void with_steps(Visit&& visit) const {
+  void with_head_dim(Visit&& visit) const {
     switch (problem_.head_dim / kVectorBytes) {
       case 1:
-        return visit.template operator()<1>();
+        return visit.template operator()<kVectorBytes>();
       case 2:
-        return visit.template operator()<2>();
+        return visit.template operator()<2 * kVectorBytes>();
       case 3:
-        return visit.template operator()<3>();
+        return visit.template operator()<3 * kVectorBytes>();
       default:  // head_dim is at most 256
-        return visit.template operator()<4>();
+        return visit.template operator()<4 * kVectorBytes>();
     }
   }
 
@@ -199,22 +199,23 @@ class VectorChunk {
   }
 
   void compute_scores(const GroupTokens& k, std::int64_t quad) {
-    with_steps([&]<int kSteps>() {
+    with_head_dim([&]<std::int64_t kHeadDim>() {
       switch (memory_.padded_rows()) {
         case 1:
-          return compute_scores<1, kSteps>(k, quad);
+          return compute_scores<1, kHeadDim>(k, quad);
         case 2:
-          return compute_scores<2, kSteps>(k, quad);
+          return compute_scores<2, kHeadDim>(k, quad);
         default:
-          return compute_scores<4, kSteps>(k, quad);
+          return compute_scores<4, kHeadDim>(k, quad);
       }
     });
   }
 
   // kInteger + score of four keys, for the rows of all heads.
-  template <int kRows, int kSteps>
+  template <int kRows, std::int64_t kHeadDim>
   void compute_scores(const GroupTokens& k, std::int64_t quad) {
-    constexpr int kHeads = Memory::kUnits / kRows;
+    constexpr int kOnceRows = kRows < Memory::kUnits ? kRows : Memory::kUnits;
+    constexpr int kHeads = Memory::kUnits / kOnceRows;
     const std::int8_t* const keys[kQuad] = {k.row(quad, 0), k.row(quad, 1), k.row(quad, 2),
                                             k.row(quad, 3)};
     const std::int64_t stride = problem_.k.strides.heads;
@@ -223,12 +224,15 @@ class VectorChunk {
     const std::int32_t* bias = memory_.bias(0, 0);
     float* scores = memory_.scores(0, 0) + quad * kQuad;
     const auto compute = [&]<int kCount>(std::int64_t head) __attribute__((always_inline)) {
-      const std::int64_t row = head * kRows;
-      const Ints product = dot_quad<Lanes, kCount, kRows, kSteps>(
-          keys, head * stride, stride, queries + row * kSteps * kVectorBytes);
-      const Ints score =
-          (product ^ Ints(load_units(sign + row * kQuad))) + Ints(load_units(bias + row * kQuad));
-      store_units<kCount * kRows>(scores + row * kGroupKeys, kGroupKeys, score);
+#pragma GCC unroll 2
+      for (std::int64_t row = head * kRows; row < (head + kCount) * kRows;
+           row += kCount * kOnceRows) {
+        const Ints product = dot_quad<Lanes, kCount, kOnceRows, kHeadDim>(
+            keys, head * stride, stride, queries + row * kHeadDim);
+        const Ints score = (product ^ Lanes::load_unaligned(sign + row * kQuad)) +
+                           Lanes::load_unaligned(bias + row * kQuad);
+        store_units<Lanes, kCount * kOnceRows>(scores + row * kGroupKeys, kGroupKeys, score);
+      }
     };
     std::int64_t head = 0;
     for (; head + kHeads <= shape_.heads; head += kHeads) {
@@ -268,7 +272,7 @@ class VectorChunk {
     memory_.state(head).sum[row] = kUnit;
     const std::int8_t* value = problem_.v.row(work_.batch, 0, work_.head_kv + head);
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      memory_.output(head, row)[column_place(d)] = kUnit * static_cast<float>(value[d]);
+      memory_.output(head, row)[column_place<Lanes>(d)] = kUnit * static_cast<float>(value[d]);
     }
     scores[0] = kHidden;
   }
@@ -308,10 +312,10 @@ class VectorChunk {
       const Ints codes = code<Operands, kCodes>(Lanes::load(scores + key), constants);
       sum = sum + codes;
       if constexpr (kCodes == Codes::words) {
-        store_bytes<Lanes>(to + key, Lanes::template shift_right<8>(codes));
-        store_bytes<Lanes>(to + kGroupKeys + key, codes);
+        Lanes::store_low_bytes(to + key, Lanes::template shift_right<8>(codes));
+        Lanes::store_low_bytes(to + kGroupKeys + key, codes);
       } else {
-        store_bytes<Lanes>(to + key, codes);
+        Lanes::store_low_bytes(to + key, codes);
       }
     }
     return Lanes::reduce_add(sum);
@@ -326,12 +330,11 @@ class VectorChunk {
     for (std::int64_t i = 0; i < kValueQuads * kQuad; ++i) {
       values.rows[i] = v.row(quad + i / kQuad * apart, i % kQuad);
     }
-    with_steps([&]<int kSteps>() { accumulate<kSteps>(values, quad * kQuad); });
+    with_head_dim([&]<std::int64_t kHeadDim>() { accumulate<kHeadDim>(values, quad * kQuad); });
   }
 
-  template <int kSteps>
+  template <std::int64_t kHeadDim>
   void accumulate(const ValueQuads& values, std::int64_t position) {
-    constexpr std::int64_t kHeadDim = kSteps * kVectorBytes;
     std::int32_t* sums = memory_.sums(0, 0);
     for (std::int64_t head = 0; head < shape_.heads; ++head) {
       const std::int64_t offset = head * problem_.v.strides.heads;
@@ -339,7 +342,7 @@ class VectorChunk {
         const std::uint8_t* codes = memory_.codes(head, row) + position;
         std::int32_t* to = sums + (head * shape_.rows + row) * kHeadDim;
 #pragma GCC unroll 4
-        for (std::int64_t d = 0; d < kHeadDim; d += kVectorBytes) {
+        for (std::int64_t d = 0; d < kHeadDim; d += kLaneBytes<Lanes>) {
           add_values<Lanes, kRows, kPlanes, kHeadDim>(values, offset + d, codes, to + d);
         }
       };
@@ -372,7 +375,7 @@ class VectorChunk {
     to[Partials::kMaximum] = memory_.state(head).maximum[row];
     to[Partials::kSum] = memory_.state(head).sum[row];
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      to[Partials::kOutput + d] = memory_.output(head, row)[column_place(d)];
+      to[Partials::kOutput + d] = memory_.output(head, row)[column_place<Lanes>(d)];
     }
   }
 

@@ -1,8 +1,6 @@
-// Products of decoding on AVX-512: few rows of queries, and keys and values as they lie in the
+// Products of decoding on vectors: few rows of queries, and keys and values as they lie in the
 // caller's memory.
 #pragma once
-
-#include <immintrin.h>
 
 #include <bit>
 #include <cstdint>
@@ -13,7 +11,10 @@
 namespace qattn::cpu {
 namespace {
 
+// What head_dim is a multiple of, and what memory is aligned to.
 inline constexpr std::int64_t kVectorBytes = 64;
+template <class Lanes>
+inline constexpr std::int64_t kLaneBytes = 4 * Lanes::kLanes;
 // Tokens that are taken together: a lane's four bytes of the values.
 inline constexpr std::int64_t kQuad = 4;
 inline constexpr std::int64_t kGroupQuads = kGroupKeys / kQuad;
@@ -66,81 +67,82 @@ class GroupTokens {
   std::int64_t count_;
 };
 
-// Sums of the 16 lanes of each of 16 vectors, in order.
-template <class Sum>
-[[gnu::always_inline]] inline __m512i sum_lanes(const Sum (&x)[16]) {
-  __m512i quads[4];
+// Sums of the lanes of each of as many vectors, in order.
+template <class Lanes>
+[[gnu::always_inline]] inline typename Lanes::Ints sum_lanes(
+    const typename Lanes::Sum (&x)[Lanes::kLanes]) {
+  typename Lanes::Ints quads[Lanes::kLanes / kQuad];
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    __m512i pairs[2];
+  for (int i = 0; i < Lanes::kLanes / kQuad; ++i) {
+    typename Lanes::Ints pairs[2];
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
-      const auto a = reinterpret_cast<__m512i>(x[4 * i + 2 * j]);
-      const auto b = reinterpret_cast<__m512i>(x[4 * i + 2 * j + 1]);
-      pairs[j] = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+      const auto a = Lanes::value(x[4 * i + 2 * j]);
+      const auto b = Lanes::value(x[4 * i + 2 * j + 1]);
+      pairs[j] = Lanes::template unpack_low<32>(a, b) + Lanes::template unpack_high<32>(a, b);
     }
-    quads[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[0], pairs[1]),
-                                _mm512_unpackhi_epi64(pairs[0], pairs[1]));
+    quads[i] = Lanes::template unpack_low<64>(pairs[0], pairs[1]) +
+               Lanes::template unpack_high<64>(pairs[0], pairs[1]);
   }
-  __m512i halves[2];
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    halves[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(quads[2 * i], quads[2 * i + 1], 0x44),
-                                 _mm512_shuffle_i32x4(quads[2 * i], quads[2 * i + 1], 0xEE));
-  }
-  return _mm512_add_epi32(_mm512_shuffle_i32x4(halves[0], halves[1], 0x88),
-                          _mm512_shuffle_i32x4(halves[0], halves[1], 0xDD));
+  return Lanes::sum_quarters(quads);
 }
 
 // Dot products of the keys rows[..] with the queries of kHeads heads of kRows rows each, `offset`
 // into the rows; lanes are keys inside rows inside heads. Values of keys count 128 more: they stay
 // below 255 * 128 * 256 < 2^23.
-template <class Lanes, int kHeads, int kRows, int kSteps>
+template <class Lanes, int kHeads, int kRows, std::int64_t kHeadDim>
 [[gnu::always_inline]] inline typename Lanes::Ints dot_quad(const std::int8_t* const (&rows)[kQuad],
                                                             std::int64_t offset,
                                                             std::int64_t head_stride,
                                                             const std::int8_t* queries) {
-  constexpr std::int64_t kHeadDim = kSteps * kVectorBytes;
-  const __m512i flip = _mm512_set1_epi8(-128);
-  typename Lanes::Sum sums[16] = {};
+  const auto flip = Lanes::splat(static_cast<std::int32_t>(0x80808080));
+  typename Lanes::Sum sums[Lanes::kLanes] = {};
 #pragma GCC unroll 4
   for (int head = 0; head < kHeads; ++head) {
 #pragma GCC unroll 4
     for (int i = 0; i < kQuad; ++i) {
-#pragma GCC unroll 4
-      for (std::int64_t d = 0; d < kHeadDim; d += kVectorBytes) {
+#pragma GCC unroll 8
+      for (std::int64_t d = 0; d < kHeadDim; d += kLaneBytes<Lanes>) {
         const std::int8_t* from = rows[i] + offset + head * head_stride + d;
         if constexpr (kHeads == 1) prefetch<kFirstCache>(from, kBytesAhead);
-        const __m512i k = _mm512_xor_si512(_mm512_loadu_si512(from), flip);
+        const auto k = Lanes::load_bytes(from) ^ flip;
 #pragma GCC unroll 4
         for (int row = 0; row < kRows; ++row) {
-          const __m512i q = _mm512_load_si512(queries + (head * kRows + row) * kHeadDim + d);
+          const auto q = Lanes::load_bytes(queries + (head * kRows + row) * kHeadDim + d);
           auto& sum = sums[(head * kRows + row) * kQuad + i];
           sum = Lanes::hold(Lanes::dot_quads(Lanes::value(sum), k, q));
         }
       }
     }
   }
-  return sum_lanes(sums);
+  return sum_lanes<Lanes>(sums);
 }
 
-// Where column d lies: element i of lane quad L of vector k is column 16 L + 4 k + i.
+// Where column d lies: element i of quarter L of vector k is column 16 L + 4 k + i of as many
+// columns as a vector has bytes.
+template <class Lanes>
 constexpr std::int64_t column_place(std::int64_t d) {
-  const std::int64_t in_block = d % 64;
-  return d - in_block + in_block / 4 % 4 * 16 + in_block / 16 * 4 + in_block % 4;
+  const std::int64_t in_block = d % kLaneBytes<Lanes>;
+  return d - in_block + in_block / 4 % 4 * Lanes::kLanes + in_block / 16 * 4 + in_block % 4;
 }
 
 // Vectors 2 kHalf and 2 kHalf + 1 of the columns of four rows, each lane with a column's four
 // bytes.
+template <class Lanes>
 struct Interleaved {
-  __m512i low;
-  __m512i high;
+  typename Lanes::Ints low;
+  typename Lanes::Ints high;
 };
-template <int kHalf>
-[[gnu::always_inline]] inline Interleaved interleave(__m512i a, __m512i b, __m512i c, __m512i d) {
-  const __m512i ab = kHalf == 0 ? _mm512_unpacklo_epi8(a, b) : _mm512_unpackhi_epi8(a, b);
-  const __m512i cd = kHalf == 0 ? _mm512_unpacklo_epi8(c, d) : _mm512_unpackhi_epi8(c, d);
-  return {_mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd)};
+template <class Lanes, int kHalf>
+[[gnu::always_inline]] inline Interleaved<Lanes> interleave(
+    const typename Lanes::Ints (&rows)[kQuad]) {
+  const auto unpack = [](auto a, auto b) __attribute__((always_inline)) {
+    if constexpr (kHalf == 0) return Lanes::template unpack_low<8>(a, b);
+    if constexpr (kHalf == 1) return Lanes::template unpack_high<8>(a, b);
+  };
+  const auto ab = unpack(rows[0], rows[1]);
+  const auto cd = unpack(rows[2], rows[3]);
+  return {Lanes::template unpack_low<16>(ab, cd), Lanes::template unpack_high<16>(ab, cd)};
 }
 
 // The rows of values of some quads and the codes that belong to them, `code_stride` apart. The
@@ -154,9 +156,9 @@ struct ValueQuads {
   std::int64_t ahead;
 };
 
-// Adds products of values with the codes of kRows rows to their sums, kSumStride apart, for 64
-// columns or half of them. Codes are one plane of bytes or two, upper and lower, of kGroupKeys
-// each.
+// Adds products of values with the codes of kRows rows to their sums, kSumStride apart, for a
+// vector of columns or half of it. Codes are one plane of bytes or two, upper and lower, of
+// kGroupKeys each.
 template <class Lanes, int kRows, int kPlanes, int kFirstHalf, int kHalves, std::int64_t kSumStride>
 [[gnu::always_inline]] inline void add_half(const ValueQuads& values, std::int64_t offset,
                                             const std::uint8_t* codes, std::int32_t* sums) {
@@ -171,7 +173,7 @@ template <class Lanes, int kRows, int kPlanes, int kFirstHalf, int kHalves, std:
           Lanes::hold(Lanes::load(sums + row * kSumStride + i * Lanes::kLanes));
     }
   }
-  const auto add = [](auto& to, __m512i p, __m512i v) __attribute__((always_inline)) {
+  const auto add = [](auto& to, auto p, auto v) __attribute__((always_inline)) {
     to = Lanes::hold(Lanes::dot_quads(Lanes::value(to), p, v));
   };
 #pragma GCC unroll 2
@@ -182,11 +184,11 @@ template <class Lanes, int kRows, int kPlanes, int kFirstHalf, int kHalves, std:
         prefetch<kFirstCache>(from, kBytesAhead);
         prefetch<kSecondCache>(from, values.ahead);
       }
-      return _mm512_loadu_si512(from);
+      return Lanes::load_bytes(from);
     };
-    const __m512i rows[kQuad] = {load(0), load(1), load(2), load(3)};
-    const Interleaved first = interleave<kFirstHalf>(rows[0], rows[1], rows[2], rows[3]);
-    const Interleaved second = interleave<1>(rows[0], rows[1], rows[2], rows[3]);
+    const typename Lanes::Ints rows[kQuad] = {load(0), load(1), load(2), load(3)};
+    const Interleaved<Lanes> first = interleave<Lanes, kFirstHalf>(rows);
+    const Interleaved<Lanes> second = interleave<Lanes, 1>(rows);
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
@@ -194,7 +196,7 @@ template <class Lanes, int kRows, int kPlanes, int kFirstHalf, int kHalves, std:
         std::int32_t code = 0;
         std::memcpy(&code, codes + (2 * row + plane) * kGroupKeys + quad * values.code_stride,
                     sizeof code);
-        const __m512i p = _mm512_set1_epi32(code);
+        const auto p = Lanes::splat(code);
         add(sum[row][plane][0], p, first.low);
         add(sum[row][plane][1], p, first.high);
         if constexpr (kHalves == 2) {
@@ -215,39 +217,32 @@ template <class Lanes, int kRows, int kPlanes, int kFirstHalf, int kHalves, std:
   }
 }
 
-// The same for 64 columns. Four rows of words take 32 sums, half of them at a time.
+// The same for a vector of columns, with no more sums at a time than half of the registers hold.
 template <class Lanes, int kRows, int kPlanes, std::int64_t kSumStride>
 [[gnu::always_inline]] inline void add_values(const ValueQuads& values, std::int64_t offset,
                                               const std::uint8_t* codes, std::int32_t* sums) {
-  if constexpr (kRows * kPlanes > 4) {
+  constexpr int kPairs = Lanes::kRegisters / 4;
+  if constexpr (2 * kRows * kPlanes <= kPairs) {
+    add_half<Lanes, kRows, kPlanes, 0, 2, kSumStride>(values, offset, codes, sums);
+  } else if constexpr (kRows * kPlanes <= kPairs) {
     add_half<Lanes, kRows, kPlanes, 0, 1, kSumStride>(values, offset, codes, sums);
     add_half<Lanes, kRows, kPlanes, 1, 1, kSumStride>(values, offset, codes, sums);
   } else {
-    add_half<Lanes, kRows, kPlanes, 0, 2, kSumStride>(values, offset, codes, sums);
+    constexpr int kFewer = kRows / 2;
+    add_values<Lanes, kFewer, kPlanes, kSumStride>(values, offset, codes, sums);
+    add_values<Lanes, kFewer, kPlanes, kSumStride>(values, offset, codes + kFewer * 2 * kGroupKeys,
+                                                   sums + kFewer * kSumStride);
   }
 }
 
 // Stores four lanes for each of kUnits rows, `stride` apart.
-template <int kUnits>
-[[gnu::always_inline]] inline void store_units(float* to, std::int64_t stride, __m512i x) {
-  const auto store = [&]<int kUnit>() {
-    if constexpr (kUnit < kUnits) {
-      _mm_store_si128(reinterpret_cast<__m128i*>(to + kUnit * stride),
-                      _mm512_extracti32x4_epi32(x, kUnit));
-    }
-  };
-  store.template operator()<0>();
-  store.template operator()<1>();
-  store.template operator()<2>();
-  store.template operator()<3>();
-}
-
-inline __m512i load_units(const std::int32_t* from) { return _mm512_loadu_si512(from); }
-
-// The low bytes of 16 integers.
-template <class Lanes>
-inline void store_bytes(std::uint8_t* to, typename Lanes::Ints x) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x));
+template <class Lanes, int kUnits>
+[[gnu::always_inline]] inline void store_units(float* to, std::int64_t stride,
+                                               typename Lanes::Ints x) {
+  Lanes::template store_quarter<0>(to, x);
+  if constexpr (kUnits > 1) Lanes::template store_quarter<1>(to + stride, x);
+  if constexpr (kUnits > 2) Lanes::template store_quarter<2>(to + 2 * stride, x);
+  if constexpr (kUnits > 3) Lanes::template store_quarter<3>(to + 3 * stride, x);
 }
 
 }  // namespace
