@@ -2,6 +2,7 @@
 #include "cpu/tile/avx2_lanes.hpp"
 #include "cpu/tile/panel_operands.hpp"
 #include "cpu/tile/steps.hpp"
+#include "cpu/tile/vector_chunk.hpp"
 
 namespace qattn::cpu {
 namespace {
@@ -19,5 +20,9 @@ using Operands = PanelOperands<AvxVnniLanes, Quads<AvxVnniLanes>, 1, 8>;
 }  // namespace qattn::cpu
 
 extern "C" void qattn_cpu_avxvnni_run(const qattn::cpu::Work& work) {
+  using VectorChunk = qattn::cpu::VectorChunk<qattn::cpu::AvxVnniLanes>;
+  if (work.step == qattn::cpu::Step::chunk && VectorChunk::fits(*work.problem)) {
+    return VectorChunk(work).run();
+  }
   qattn::cpu::run_step<qattn::cpu::Operands, qattn::cpu::Operands>(work);
 }
