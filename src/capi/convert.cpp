@@ -52,8 +52,12 @@ Enum to_enum(const std::string& name, std::int32_t number, std::int32_t last) {
   return static_cast<Enum>(number);
 }
 
-DataType to_data_type(const std::string& name, std::int32_t number) {
-  return to_enum<DataType>(name + ".dtype", number, QATTN_BFLOAT16);
+// Which of the enumerators the argument takes is checked by the C++ API; `allowed` names them.
+DataType to_data_type(const std::string& name, std::int32_t number, const char* allowed) {
+  if (number < 0 || number > QATTN_BFLOAT16) {
+    refuse(name + ".dtype is " + std::to_string(number) + " (allowed: " + allowed + ")");
+  }
+  return static_cast<DataType>(number);
 }
 
 Scale::Granularity to_granularity(const std::string& name, std::int32_t number) {
@@ -148,7 +152,7 @@ Int8Tensor to_tensor(const char* name, const qattn_tensor* tensor) {
   check_reserved(name, given.reserved);
   Int8Tensor result;
   result.data = given.data;
-  result.dtype = to_data_type(name, given.dtype);
+  result.dtype = to_data_type(name, given.dtype, "QATTN_INT8, QATTN_UINT8");
   result.shape = to_shape(given.shape);
   result.strides = to_strides(given.strides);
   result.scale = {given.scale, to_granularity(name, given.granularity), given.scale_block_tokens};
@@ -167,7 +171,8 @@ OutputTensor to_output(const qattn_output* output) {
   const qattn_output given = read_struct("out", output, default_output());
   OutputTensor result;
   result.data = given.data;
-  result.dtype = to_data_type("out", given.dtype);
+  result.dtype =
+      to_data_type("out", given.dtype, "QATTN_FLOAT32, QATTN_FLOAT16, QATTN_BFLOAT16, QATTN_INT8");
   result.shape = to_shape(given.shape);
   result.strides = to_strides(given.strides);
   result.scale = {given.scale, to_granularity("out", given.granularity), given.scale_block_tokens};
@@ -206,8 +211,9 @@ Options to_options(const qattn_options* options) {
 FloatTensor to_float_tensor(const qattn_float_tensor* tensor) {
   const qattn_float_tensor given = read_struct("input", tensor, default_float_tensor());
   check_reserved("input", given.reserved);
-  return {given.data, to_data_type("input", given.dtype), to_shape(given.shape),
-          to_strides(given.strides)};
+  const DataType dtype =
+      to_data_type("input", given.dtype, "QATTN_FLOAT32, QATTN_FLOAT16, QATTN_BFLOAT16");
+  return {given.data, dtype, to_shape(given.shape), to_strides(given.strides)};
 }
 
 QuantizedTensor to_quantized(const qattn_quantized* out) {

@@ -33,6 +33,37 @@ TEST_F(Status, InvalidArgument) {
   EXPECT_EQ(message().rfind("q.data is null", 0), 0U) << message();
 }
 
+TEST_F(Status, NumbersThatAreNoElementTypeAreToldThoseOfTheArgument) {
+  for (const std::int32_t number : {-1, 5, 99}) {
+    const std::string given = ".dtype is " + std::to_string(number);
+    problem.c_k.dtype = number;
+    EXPECT_EQ(failure(), QATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(message(), "k" + given + " (allowed: QATTN_INT8, QATTN_UINT8)");
+    problem.c_k.dtype = QATTN_INT8;
+
+    qattn_output output = problem.c_out(out.data());
+    output.dtype = number;
+    EXPECT_EQ(qattn_forward(&problem.device, &problem.c_q, &problem.c_k, &problem.c_v, &output,
+                            &problem.options),
+              QATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(message(), "out" + given +
+                             " (allowed: QATTN_FLOAT32, QATTN_FLOAT16, QATTN_BFLOAT16,"
+                             " QATTN_INT8)");
+
+    qattn_float_tensor input;
+    ASSERT_EQ(qattn_float_tensor_init(&input, sizeof input, out.data(), number, 1, 6, 2, 16),
+              QATTN_OK);
+    std::vector<std::int8_t> values(out.size());
+    float scale[2];
+    qattn_quantized quantized;
+    ASSERT_EQ(qattn_quantized_init(&quantized, sizeof quantized, values.data(), scale, 1, 6, 2, 16),
+              QATTN_OK);
+    EXPECT_EQ(qattn_quantize(&problem.device, &input, &quantized, nullptr), QATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(message(),
+              "input" + given + " (allowed: QATTN_FLOAT32, QATTN_FLOAT16, QATTN_BFLOAT16)");
+  }
+}
+
 TEST_F(Status, FieldsThatTheMaskDoesNotReadAreRefused) {
   const qattn_options defaults = problem.options;
   const auto refused = [&](const std::string& argument) {
