@@ -228,6 +228,32 @@ class RefusalTest(CommandTest):
         self.assert_refused([*arguments, "--softmax-scale", "nan"], "--softmax-scale is nan")
         self.assert_refused([*arguments, "--softmax-scale", "inf"], "--softmax-scale is inf")
 
+    def test_softmax_scales_that_float32_cannot_hold(self):
+        arguments = ["run", *self.int8_arguments(), "--softmax-scale"]
+        for text in ("1e40", "-1e40", "1e400", "1e-60", "1e-400", "-1e-60"):
+            with self.subTest(text):
+                self.assert_refused([*arguments[:-1], f"--softmax-scale={text}"],
+                                    f"qattn: --softmax-scale: is {text}, which float32 cannot hold")
+        for text in ("", " ", "x", "0.1x"):
+            with self.subTest(text):
+                self.assert_refused([*arguments, text],
+                                    f"qattn: --softmax-scale: is '{text}' (allowed: a number)")
+        for text in ("0", "0e-500", "1e-45", "-0.5", "0x1p-3", "3.4028235e38"):
+            with self.subTest(text):
+                self.run_qattn(*arguments, text, "--repeat", "1")
+
+    def test_empty_arguments(self):
+        for option in ("--q", "--k-scale"):
+            self.assert_refused(self.replaced(option, ""), f"qattn: {option}: no file is named")
+        for option in ("--out", "--lse"):
+            self.assert_refused(["run", *self.int8_arguments(), option, ""],
+                                f"qattn: {option}: no file is named")
+        self.assert_refused(["run", *self.float_arguments(), "--q-scale", ""],
+                            "qattn: --q-scale: no file is named")
+        for arguments in (["run", *self.int8_arguments()], ["verify", "--quick"]):
+            self.assert_refused([*arguments, "--kernel", ""], "qattn: --kernel: no kernel is named")
+        self.assert_refused(["demo", "--data", ""], "qattn: --data: no folder is named")
+
     def test_a_variable_is_not_called_a_flag(self):
         result = self.run_qattn("run", *self.int8_arguments(), "--device", "cpu", code=2,
                                 env={"QATTN_KERNEL": "cpu/none"})
@@ -333,6 +359,23 @@ class DemoTest(CommandTest):
         self.assert_refused(["demo", "--data", self.folder], "holds no tensors")
         self.write("a_q.npy", "<f2", SHAPE_Q, self.floats["q"])
         self.assert_refused(["demo", "--data", self.folder], "a_k.npy: cannot be opened")
+
+    def test_head_dim_beyond_the_library_names_the_file(self):
+        for name in "qkv":
+            self.write(f"a_{name}.npy", "<f4", (2, 1, 257), [1.0] * 514)
+        self.assert_refused(["demo", "--data", self.folder, "--device", "cpu"],
+                            f"qattn: {self.path('a_q.npy')}: head_dim is 257", "256")
+
+    def test_says_why_no_kernel_is_usable(self):
+        self.write("a_q.npy", "<f2", SHAPE_Q, self.floats["q"])
+        env = {"CUDA_VISIBLE_DEVICES": ""}
+        info = json.loads(self.run_qattn("info", "--json", env=env).stdout)
+        result = self.run_qattn("demo", "--data", self.folder, "--device", "cuda", code=2, env=env)
+        self.assertRegex(result.stderr,
+                         r"\Aqattn: --device: no kernel is usable on cuda:0: [^\n]+\n\Z")
+        for kernel in info["kernels"]:
+            if kernel["name"].startswith("cuda/"):
+                self.assertIn(kernel["reason"], result.stderr)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "command/npy.hpp"
 #include "command/progress.hpp"
 #include "command/timing.hpp"
+#include "command/usage.hpp"
 #include "verify/measure.hpp"
 
 namespace qattn::command {
@@ -44,22 +45,50 @@ std::vector<std::string> layer_names(const std::string& directory) {
 
 Layer load_layer(const std::string& directory, const std::string& name) {
   const std::string path = (std::filesystem::path(directory) / name).string();
+  const TensorFiles files = {path + "_q.npy", path + "_k.npy", path + "_v.npy", {}, {}, {}};
   Layer layer;
   layer.name = name;
-  layer.loaded = load_tensors({path + "_q.npy", path + "_k.npy", path + "_v.npy", {}, {}, {}},
-                              Mask::causal(), std::nullopt);
+  layer.loaded = load_tensors(files, Mask::causal(), std::nullopt);
   if (!layer.loaded.original) {
-    throw InputError(path + "_q.npy: is int8 (allowed: float16 or float32 for the demo)");
+    throw InputError(files.q + ": is int8 (allowed: float16 or float32 for the demo)");
   }
-  layer.dequantised = verify::run_reference(layer.loaded.problem);
+  try {
+    layer.dequantised = verify::run_reference(layer.loaded.problem);
+  } catch (const Error& error) {
+    throw InputError(in_files(error.what(), files));
+  }
   layer.unquantised = verify::float_attention(*layer.loaded.original);
   return layer;
 }
 
+// Why none of the kernels is usable: one reason if they share it.
+std::string reasons_of(const std::vector<KernelStatus>& kernels) {
+  const bool same = std::all_of(kernels.begin(), kernels.end(), [&](const KernelStatus& kernel) {
+    return kernel.reason == kernels.front().reason;
+  });
+  if (same && !kernels.empty()) return kernels.front().reason;
+  std::string reasons;
+  for (const KernelStatus& kernel : kernels) {
+    reasons += (reasons.empty() ? "" : "; ") + kernel.name + ": " + kernel.reason;
+  }
+  return reasons;
+}
+
+// At least one; throws where there is none.
 std::vector<std::string> usable_kernels(const Device& device, bool best) {
   std::vector<std::string> names;
+  std::vector<KernelStatus> unusable;
   for (const KernelStatus& kernel : tried_kernels(device)) {
-    if (kernel.usable && !is_reference(kernel)) names.push_back(kernel.name);
+    if (is_reference(kernel)) continue;
+    if (kernel.usable) {
+      names.push_back(kernel.name);
+    } else {
+      unusable.push_back(kernel);
+    }
+  }
+  if (names.empty()) {
+    throw InputError("--device: no kernel is usable on " + device.name() + ": " +
+                     reasons_of(unusable));
   }
   if (best && names.size() > 1) names.resize(1);
   return names;
@@ -103,7 +132,6 @@ int demo(const DemoOptions& options) {
   const Device device = pick_device(options.device, {});
   const std::vector<std::string> names = layer_names(options.data);
   const std::vector<std::string> kernel_names = usable_kernels(device, options.best);
-  if (kernel_names.empty()) throw InputError("--device: no kernel is usable on " + device.name());
   const std::size_t steps = names.size() * (1 + 2 * kernel_names.size());
   Progress progress("qattn demo", static_cast<int>(steps));
 

@@ -1,6 +1,9 @@
 // The command `qattn`.
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <new>
 #include <string>
@@ -16,6 +19,31 @@ using qattn::command::RunOptions;
 using qattn::command::VerifyOptions;
 
 constexpr int kBadInput = 2;
+
+// An empty argument is a variable that a script did not set, not an option that was left out.
+CLI::Validator names_a(const std::string& what) {
+  return {[what](const std::string& text) {
+            return text.empty() ? "no " + what + " is named" : std::string();
+          },
+          /*validator_desc=*/""};
+}
+
+// Throws for what is no number, and for what float32 would make infinity or zero of.
+float softmax_scale(const std::string& text) {
+  const std::string flag = "--softmax-scale";
+  char* end = nullptr;
+  errno = 0;
+  const float value = std::strtof(text.c_str(), &end);
+  if (text.empty() || end != text.c_str() + text.size()) {
+    throw CLI::ValidationError(flag, "is '" + text + "' (allowed: a number)");
+  }
+  if (errno == ERANGE && (value == 0.0F || std::isinf(value))) {
+    throw CLI::ValidationError(
+        flag, "is " + text +
+                  ", which float32 cannot hold (allowed: 0, or a magnitude of 1e-45 to 3.4e38)");
+  }
+  return value;
+}
 
 // All sub-commands' arguments; `chosen` runs the one that was given.
 struct Arguments {
@@ -38,7 +66,8 @@ void add_verify(CLI::App& app, Arguments& arguments) {
   CLI::App* const command = app.add_subcommand(
       "verify", "Every usable kernel against the float64 reference; exit code 1 if one fails");
   command->add_flag("--quick", o.quick, "Without the cases that take long");
-  command->add_option("--kernel", o.kernel, "Only this kernel, for example cpu/avx2");
+  command->add_option("--kernel", o.kernel, "Only this kernel, for example cpu/avx2")
+      ->check(names_a("kernel"));
   command->add_flag("--json", o.json, "Print JSON");
   command->callback([&] { arguments.chosen = [&] { return verify(arguments.verify); }; });
 }
@@ -56,12 +85,22 @@ void add_run(CLI::App& app, Arguments& arguments) {
   command->add_option("--v-scale", o.files.v_scale, "float32 (heads_kv,), for int8 tensors");
   command->add_option("--out", o.out, "Write the output here, float32, shaped as q");
   command->add_option("--lse", o.lse, "Write the log-sum-exp here, (batch, heads_q, seq_q)");
+  for (const char* const flag :
+       {"--q", "--k", "--v", "--q-scale", "--k-scale", "--v-scale", "--out", "--lse"}) {
+    command->get_option(flag)->check(names_a("file"));
+  }
   command->add_option("--device", o.device, "auto, cpu, cuda or cuda:N");
-  command->add_option("--kernel", o.kernel, "Force this kernel, for example cpu/avx2");
+  command->add_option("--kernel", o.kernel, "Force this kernel, for example cpu/avx2")
+      ->check(names_a("kernel"));
   command->add_option("--mask", o.mask, "causal or full")->check(CLI::IsMember({"causal", "full"}));
   command->add_option("--precision", o.precision, "high or fast")
       ->check(CLI::IsMember({"high", "fast"}));
-  command->add_option("--softmax-scale", o.softmax_scale, "Factor of the scores; 1/sqrt(head_dim)");
+  command
+      ->add_option_function<std::string>(
+          "--softmax-scale",
+          [&o](const std::string& text) { o.softmax_scale = softmax_scale(text); },
+          "Factor of the scores; 1/sqrt(head_dim)")
+      ->type_name("FLOAT");
   command->add_option("--threads", o.threads, "CPU threads at most; 0: OpenMP's choice")
       ->check(CLI::Range(0, 1 << 16));
   command->add_option("--repeat", o.repeat, "Measurements to take the median of")
@@ -76,7 +115,8 @@ void add_demo(CLI::App& app, Arguments& arguments) {
   DemoOptions& o = arguments.demo;
   CLI::App* const command = app.add_subcommand(
       "demo", "Times and errors over the stored tensors of a real model, for every kernel");
-  command->add_option("--data", o.data, "Folder with NAME_q.npy, NAME_k.npy, NAME_v.npy");
+  command->add_option("--data", o.data, "Folder with NAME_q.npy, NAME_k.npy, NAME_v.npy")
+      ->check(names_a("folder"));
   command->add_option("--device", o.device, "auto, cpu, cuda or cuda:N");
   command->add_flag("--best", o.best, "Only the best kernel");
   command->add_option("--repeat", o.repeat, "Measurements to take the median of")
