@@ -1,5 +1,6 @@
 #include "arguments.hpp"
 
+#include <cmath>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,14 @@ namespace {
 std::string type_text(nb::handle object) { return nb::str(object.type().attr("__name__")).c_str(); }
 
 std::string repr_text(nb::handle object) { return nb::repr(object).c_str(); }
+
+// NumPy is not asked for its type: it need not be imported.
+bool is_numpy_bool(nb::handle object) {
+  const std::string name = type_text(object);
+  if (name != "bool" && name != "bool_") return false;  // since NumPy 2, before
+  const nb::str module(object.type().attr("__module__"));
+  return std::string_view(module.c_str()) == "numpy";
+}
 
 void check_device_type(const Array& array) {
   const std::int32_t type = array.tensor().device.type;
@@ -122,12 +131,23 @@ Precision parse_precision(nb::handle object) {
 }
 
 float parse_softmax_scale(nb::handle object) {
+  constexpr const char* kAllowed =
+      "float32 cannot hold (allowed: 0, or a magnitude of 1e-45 to 3.4e38)";
   const double value = PyFloat_AsDouble(object.ptr());
   if (value == -1.0 && PyErr_Occurred() != nullptr) {
+    const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
     PyErr_Clear();
+    // Its digits may be more than Python turns into text.
+    if (too_large) refuse_value(std::string("softmax_scale is an integer that ") + kAllowed);
     refuse_type("softmax_scale is of type " + type_text(object) + " (allowed: None or a number)");
   }
-  return static_cast<float>(value);
+  const auto narrow = static_cast<float>(value);
+  const bool became_infinite = std::isfinite(value) && std::isinf(narrow);
+  const bool became_zero = value != 0.0 && narrow == 0.0F;
+  if (became_infinite || became_zero) {
+    refuse_value("softmax_scale is " + repr_text(object) + ", which " + kAllowed);
+  }
+  return narrow;
 }
 
 }  // namespace
@@ -208,10 +228,9 @@ Device parse_device(nb::handle device, const Array& data) {
 }
 
 bool parse_bool(const char* name, nb::handle object) {
-  if (!PyBool_Check(object.ptr())) {
-    refuse_type(std::string(name) + " is " + repr_text(object) + " (allowed: True, False)");
-  }
-  return object.is(Py_True);
+  if (PyBool_Check(object.ptr())) return object.is(Py_True);
+  if (is_numpy_bool(object)) return PyObject_IsTrue(object.ptr()) == 1;
+  refuse_type(std::string(name) + " is " + repr_text(object) + " (allowed: True, False)");
 }
 
 int parse_threads(nb::handle threads) {

@@ -72,9 +72,11 @@ nb::tuple explain_call(nb::handle q, nb::handle k, nb::handle v, nb::handle q_sc
       OutputTensor{nullptr, parse_out_dtype(out_dtype).dtype, {s[0], s[1], s[2], s[3]}}, options);
   nb::list passed_over;
   for (const KernelStatus& status : explanation.passed_over) {
-    passed_over.append(nb::make_tuple(status.name.c_str(), status.usable, status.reason.c_str()));
+    passed_over.append(
+        nb::make_tuple(status.name.c_str(), status.usable, in_arguments(status.reason).c_str()));
   }
-  return nb::make_tuple(explanation.kernel.c_str(), passed_over, explanation.error.c_str());
+  return nb::make_tuple(explanation.kernel.c_str(), passed_over,
+                        in_arguments(explanation.error).c_str());
 }
 
 nb::tuple quantize_call(nb::handle x, nb::handle device, nb::handle threads) {

@@ -16,6 +16,9 @@ class TypeMismatch : public std::runtime_error {
 [[noreturn]] void refuse_value(const std::string& message);
 [[noreturn]] void refuse_type(const std::string& message);
 
+/// The library's message in the words of Python: "options.kernel is ..." becomes "kernel is ...".
+std::string in_arguments(std::string message);
+
 /// Maps qattn::Error and TypeMismatch to the classes of qattn._errors, for the module that calls.
 void register_errors();
 

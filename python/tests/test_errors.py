@@ -31,6 +31,7 @@ WRONG_TYPE: dict[str, tuple[str, dict[str, Any]]] = {
     "float64 out": ("out", {"out": np.zeros(Q.shape)}),
     "big-endian int16": ("q", {"q": Q.astype(">i2")}),
     "number as causal": ("causal", {"causal": 1}),
+    "array as causal": ("causal", {"causal": np.array(True)}),
     "number as precision": ("precision", {"precision": 8}),
     "text as softmax_scale": ("softmax_scale", {"softmax_scale": "0.1"}),
     "number as window": ("window", {"window": 5}),
@@ -101,6 +102,48 @@ def test_wrong_values(case: str) -> None:
     with pytest.raises(ValueError, match=rf"\b{name}\b") as caught:
         call(changes)
     assert isinstance(caught.value, qattn.Error)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e40, 1e-60, -1e-60, 10**300])
+def test_softmax_scales_that_float32_cannot_hold(value: float) -> None:
+    with pytest.raises(ValueError) as caught:
+        call({"softmax_scale": value})
+    assert str(caught.value).startswith(f"softmax_scale is {value!r}, which float32 cannot hold")
+
+
+def test_an_integer_beyond_float64_as_softmax_scale() -> None:
+    with pytest.raises(ValueError, match="softmax_scale is an integer that float32 cannot hold"):
+        call({"softmax_scale": 10**5000})
+
+
+@pytest.mark.parametrize("value", [0, 1e-45, -0.5, 3.4028235e38])
+def test_softmax_scales_at_the_ends_of_float32(value: float) -> None:
+    call({"softmax_scale": value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        ({"kernel": "cpu/avx3"}, 'kernel is "cpu/avx3"'),
+        ({"softmax_scale": float("inf")}, "softmax_scale is inf"),
+    ],
+    ids=["kernel", "softmax_scale"],
+)
+def test_arguments_have_their_names_in_python(changes: dict[str, Any], start: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        call(changes)
+    assert str(caught.value).startswith(start)
+
+
+def test_a_window_has_its_name_in_python() -> None:
+    with pytest.raises(NotImplementedError, match=r"window \(allowed: None\)") as caught:
+        call({"window": (8, 0)})
+    assert "options." not in str(caught.value)
+    explanation = qattn.explain(*PROBLEM.arrays, window=(8, 0))
+    assert "window (allowed: None)" in explanation.error
+    assert "options." not in str(explanation)
+    forced = qattn.explain(*PROBLEM.arrays, kernel="cpu/avx3")
+    assert forced.error.startswith('kernel is "cpu/avx3"')
 
 
 def test_nothing_is_written_on_error() -> None:

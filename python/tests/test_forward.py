@@ -132,6 +132,15 @@ def test_interpreter_lock_is_released() -> None:
     assert seen
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_booleans_of_numpy(value: bool) -> None:
+    arrays = make_problem().arrays
+    ours = qattn.forward(*arrays, np.bool_(value), return_lse=np.bool_(value))
+    want = qattn.forward(*arrays, value, return_lse=value)
+    assert isinstance(ours, tuple) == value
+    np.testing.assert_array_equal(ours[0], want[0])
+
+
 def positive_layouts(problem: Problem) -> dict[str, Problem]:
     """Return the same problem in other memory layouts."""
 

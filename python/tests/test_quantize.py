@@ -66,10 +66,10 @@ def test_errors() -> None:
     for wrong in (x[0], x[::-1], x[..., ::-1]):
         with pytest.raises(ValueError, match=r"\bx\b"):
             qattn.quantize(wrong)
-    for poison in (np.nan, np.inf):
+    for poison, name in ((np.nan, "NaN"), (np.inf, "infinity")):
         bad = x.copy()
         bad[0, 1, 2, 3] = poison
-        with pytest.raises(qattn.InvalidArgument, match="head"):
+        with pytest.raises(qattn.InvalidArgument, match=f"^x holds {name} in head 2"):
             qattn.quantize(bad)
 
 
