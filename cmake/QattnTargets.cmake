@@ -7,7 +7,10 @@ target_include_directories(qattn_settings INTERFACE
 # -Wno-restrict: GCC 12 reports it falsely for "text" + std::string (GCC bug 105651).
 # -Wno-dangling-reference: GCC 13 reports it for any function that takes a temporary and returns a
 # reference to something else.
+# Without a build type, as a subdirectory of a project that has none, kernels are optimised all the
+# same.
 target_compile_options(qattn_settings INTERFACE
+  $<$<CONFIG:>:-O3>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict;-Wno-dangling-reference>
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${QATTN_WARNINGS_AS_ERRORS}>>:-Werror>)

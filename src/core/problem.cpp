@@ -217,7 +217,7 @@ void check_pointers(const Problem& p, const Int8Tensor& q, const Int8Tensor& k, 
     for (std::size_t other = written + 1; other < ranges.size(); ++other) {
       if (overlap(ranges[written], ranges[other])) {
         refuse(std::string(ranges[written].name) + " overlaps " + ranges[other].name +
-               " (allowed: memory of its own)");
+               " (allowed: memory of its own, from the first to the last element)");
       }
     }
   }

@@ -242,8 +242,6 @@ void drive_split(const core::Problem& problem, const core::RunContext& context,
 
 }  // namespace
 
-int default_threads() noexcept { return omp_get_max_threads(); }
-
 void drive(const core::Problem& problem, const core::RunContext& context, RunWork run) {
   if (problem.empty()) return;
   const std::int64_t threads =

@@ -10,7 +10,4 @@ namespace qattn::cpu {
 /// floating-point environment of every thread is set to the default and restored.
 void drive(const core::Problem& problem, const core::RunContext& context, RunWork run);
 
-/// Threads that OpenMP would use for a large problem, its settings and the affinity mask applied.
-int default_threads() noexcept;
-
 }  // namespace qattn::cpu

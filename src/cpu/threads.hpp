@@ -5,6 +5,9 @@
 
 namespace qattn::cpu {
 
+/// Threads that OpenMP would use for a large problem, its settings and the affinity mask applied.
+int default_threads() noexcept;
+
 /// At most `requested` threads (0: what OpenMP would use), but 1 inside a parallel region of the
 /// caller's and in a child process: libgomp's threads do not survive a fork, and starting a team
 /// there hangs.

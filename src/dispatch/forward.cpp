@@ -1,19 +1,18 @@
 #include "qattn/forward.hpp"
 
-#include <new>
-#include <string>
-
+#include "core/host_memory.hpp"
 #include "core/problem.hpp"
 #include "dispatch/config.hpp"
 #include "dispatch/placement.hpp"
 #include "dispatch/resolve.hpp"
 #include "dispatch/verbose.hpp"
-#include "qattn/error.hpp"
 
 namespace qattn {
 
-void forward(const Device& device, const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
-             const OutputTensor& out, const Options& options) {
+namespace {
+
+void run(const Device& device, const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
+         const OutputTensor& out, const Options& options) {
   const core::Problem problem = core::make_problem(q, k, v, out, options);
   const core::DeviceFeatures features = dispatch::device_features(device);
   dispatch::Selection selection =
@@ -29,12 +28,14 @@ void forward(const Device& device, const Int8Tensor& q, const Int8Tensor& k, con
   context.executor = options.executor;
   context.workspace = options.workspace;
   context.workspace_bytes = options.workspace_bytes;
-  try {
-    kernel.run(problem, context);
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::out_of_memory,
-                "out of host memory while " + std::string(kernel.name) + " ran");
-  }
+  kernel.run(problem, context);
+}
+
+}  // namespace
+
+void forward(const Device& device, const Int8Tensor& q, const Int8Tensor& k, const Int8Tensor& v,
+             const OutputTensor& out, const Options& options) {
+  core::reporting_exhaustion("forward", [&] { run(device, q, k, v, out, options); });
 }
 
 void forward(const Device& device, const std::int8_t* q, const std::int8_t* k, const std::int8_t* v,
@@ -50,14 +51,16 @@ void forward(const Device& device, const std::int8_t* q, const std::int8_t* k, c
 
 std::size_t workspace_bytes(const Device& device, const Int8Tensor& q, const Int8Tensor& k,
                             const Int8Tensor& v, const OutputTensor& out, const Options& options) {
-  const core::Problem problem = core::make_problem(q, k, v, out, options, false);
-  const core::DeviceFeatures features = dispatch::device_features(device);
-  const dispatch::Selection selection =
-      dispatch::make_selection(device, features, &problem, options.kernel);
-  const core::Kernel* kernel = dispatch::select(selection);
-  if (kernel == nullptr) dispatch::throw_no_kernel(selection);
-  if (problem.empty() || kernel->workspace == nullptr) return 0;
-  return kernel->workspace(problem);
+  return core::reporting_exhaustion("workspace_bytes", [&]() -> std::size_t {
+    const core::Problem problem = core::make_problem(q, k, v, out, options, false);
+    const core::DeviceFeatures features = dispatch::device_features(device);
+    const dispatch::Selection selection =
+        dispatch::make_selection(device, features, &problem, options.kernel);
+    const core::Kernel* kernel = dispatch::select(selection);
+    if (kernel == nullptr) dispatch::throw_no_kernel(selection);
+    if (problem.empty() || kernel->workspace == nullptr) return 0;
+    return kernel->workspace(problem);
+  });
 }
 
 }  // namespace qattn

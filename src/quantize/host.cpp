@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/float_environment.hpp"
+#include "core/host_memory.hpp"
 #include "cpu/threads.hpp"
 #include "qattn/error.hpp"
 #include "quantize/element.hpp"
@@ -192,7 +193,7 @@ void quantize_elements(const QuantizeProblem& problem, const QuantizeOptions& op
 }  // namespace
 
 void quantize_host(const QuantizeProblem& problem, const QuantizeOptions& options) {
-  try {
+  core::reporting_exhaustion("quantize", [&] {
     switch (problem.dtype) {
       case DataType::float16:
         return quantize_elements<Float16>(problem, options);
@@ -201,9 +202,7 @@ void quantize_host(const QuantizeProblem& problem, const QuantizeOptions& option
       default:
         return quantize_elements<Float32>(problem, options);
     }
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::out_of_memory, "out of host memory while quantize ran");
-  }
+  });
 }
 
 }  // namespace qattn::quantization
