@@ -83,8 +83,9 @@ endif()
 if(QATTN_BUILD_SHARED)
   qattn_add_library(qattn_shared SHARED)
   configure_file(cmake/package/qattn.map.in ${PROJECT_BINARY_DIR}/qattn.map @ONLY)
+  # nodelete: libgomp's worker threads outlive a call, and dlclose() would unmap what they run.
   target_link_options(qattn_shared PRIVATE
-    LINKER:--version-script=${PROJECT_BINARY_DIR}/qattn.map LINKER:-z,defs)
+    LINKER:--version-script=${PROJECT_BINARY_DIR}/qattn.map LINKER:-z,defs LINKER:-z,nodelete)
   set_property(TARGET qattn_shared APPEND PROPERTY LINK_DEPENDS ${PROJECT_BINARY_DIR}/qattn.map)
 endif()
 

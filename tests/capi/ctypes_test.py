@@ -2,7 +2,9 @@
 
 import ctypes
 import math
+import os
 import struct
+import subprocess
 import sys
 import threading
 import unittest
@@ -33,6 +35,19 @@ class Output(ctypes.Structure):
                 ("strides", c_int64 * 3), ("scale", c_void_p), ("dtype", c_int32),
                 ("granularity", c_int32), ("scale_block_tokens", c_int64)]
 
+
+UNLOAD = """
+import _ctypes, ctypes, sys, time
+library = ctypes.CDLL(sys.argv[1])
+count = 300 * 4 * 64
+x, scale, out = (ctypes.c_int8 * count)(), (ctypes.c_float * 4)(), (ctypes.c_float * count)()
+sizes = [ctypes.c_int64(n) for n in (1, 300, 4, 64)]
+device = ctypes.create_string_buffer(24)  # size, kind, ordinal, stream
+assert library.qattn_device_cpu(device, ctypes.c_size_t(24)) == 0
+assert library.qattn_forward_contiguous(device, x, x, x, scale, scale, scale, out, *sizes, 1) == 0
+_ctypes.dlclose(library._handle)
+time.sleep(0.05)
+"""
 
 Task = ctypes.CFUNCTYPE(None, c_void_p, c_int64)
 Executor = ctypes.CFUNCTYPE(None, c_void_p, c_int64, Task, c_void_p)
@@ -219,6 +234,12 @@ class Ctypes(unittest.TestCase):
         self.assertEqual(status, OK, message())
         self.assertEqual(scale.value, 1.0)
         self.assertEqual(list(out), [127, -2, 0, 2, -127, 0])
+
+    def test_unloading(self):
+        """Threads of OpenMP outlive a call: closing the library must not take their code away."""
+        done = subprocess.run([sys.executable, "-c", UNLOAD, library._name], check=False,
+                              env={**os.environ, "OMP_NUM_THREADS": "2"})
+        self.assertEqual(done.returncode, 0)
 
     def test_version(self):
         self.assertRegex(library.qattn_version().decode(), r"^\d+\.\d+\.\d+$")
