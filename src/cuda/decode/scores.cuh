@@ -30,16 +30,19 @@ __device__ __forceinline__ void key_scores(KeyScores<kRowTiles>& s, std::uint32_
   constexpr int kSteps = kHeadDim / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
   // Matrices of k: keys 0-7 and 8-15 of chunk 0, then of chunk 1. Of q: chunks 0 to 3, which are
-  // two steps, of rows 0-7; with two chunks only they come twice.
+  // two steps, of rows 0-7; where one step is left its two chunks come twice, since the next two
+  // are another row's or, past the last row, those of a tile that may be on its way.
   const std::uint32_t k_lane = k_rows + Layout::offset(lane % 16, lane / 16);
   const std::uint32_t q_lane =
       q_tile + Layout::offset(lane % 8, lane / 8 % (Layout::kChunks < 4 ? 2 : 4));
 #pragma unroll
   for (int step = 0; step < kSteps; step += 2) {
+    std::uint32_t q_step = q_lane;
+    if (kSteps > 1 && step + 1 == kSteps) q_step = q_tile + Layout::offset(lane % 8, lane / 8 % 2);
     std::uint32_t q[kRowTiles][4];
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
-      ptx::ldmatrix_x4(q[n], Layout::advance(q_lane, 2 * step) + n * 8 * kHeadDim);
+      ptx::ldmatrix_x4(q[n], Layout::advance(q_step, 2 * step) + n * 8 * kHeadDim);
     }
 #pragma unroll
     for (int odd = 0; odd < 2 && step + odd < kSteps; ++odd) {
