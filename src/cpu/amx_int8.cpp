@@ -20,7 +20,7 @@ extern "C" void qattn_cpu_amx_int8_run(const qattn::cpu::Work& work) {
   using Small = qattn::cpu::SmallTask;
   if (Small::takes(work)) return Small(work).run();
   // With one row for a head of K and V memory decides, and vectors read it faster than tiles load
-  // it: by 4 to 12 % on two threads, as fast on one (docs/performance-cpu.md).
+  // it: by 4 to 17 % on two threads, as fast on one (docs/performance-cpu.md).
   using VectorChunk = qattn::cpu::VectorChunk<Lanes>;
   if (work.step == qattn::cpu::Step::chunk && work.problem->rows() == 1 &&
       VectorChunk::fits(*work.problem)) {
